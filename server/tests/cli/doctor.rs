@@ -22,7 +22,7 @@ fn doctor(endpoints: &str, arguments: &[&str]) -> Said {
         .args([
             "--json",
             "--timeout",
-            "3s",
+            "10s",
             "--endpoints",
             endpoints,
             "doctor",

@@ -114,17 +114,29 @@ pub(crate) fn ends_within(child: &mut Child, time: Duration) -> Option<ExitStatu
 
 /// Whether a process is there, a finished one that no process has waited for not counted.
 pub(crate) fn lives(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next());
+    let state = state(&format!("/proc/{pid}/stat"));
     test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && state != Some('Z')
 }
 
-/// Sends a signal.
+/// The letter of proc(5) for the state of a process or a thread.
+fn state(file: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(file).unwrap_or_default();
+    stat.rsplit(") ").next()?.chars().next()
+}
+
+/// Sends a signal. A process that is stopped does nothing more when this returns: the thread that
+/// takes the signal may have to wait for a processor, and the others go on until it has had one.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    if signal == Signal::STOP {
+        await_that("every thread is stopped", || {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            threads.flatten().all(|thread| {
+                let file = thread.path().join("stat");
+                matches!(state(&file.to_string_lossy()), Some('T' | 't' | 'Z' | 'X'))
+            })
+        });
+    }
 }
 
 /// The process id of a child.
