@@ -342,7 +342,12 @@ fn extreme_act() -> BoxedStrategy<Act> {
     let any_number = || prop_oneof![5 => number(), 1 => extreme().prop_map(Number::Exactly)];
     let any_lowest = prop_oneof![5 => lowest(), 1 => extreme().prop_map(Lowest::Exactly)];
     let any_acquire = || {
-        let wait = prop_oneof![Just(None), extreme().prop_map(Some), Just(Some(86_400_000))];
+        let wait = prop_oneof![
+            Just(None),
+            extreme().prop_map(Some),
+            Just(Some(86_400_000)),
+            Just(Some(86_400_001))
+        ];
         let lock_delay = prop_oneof![4 => Just(0), 1 => extreme(), 1 => Just(60_000)];
         (0..4_u8, wait, lock_delay).prop_map(|(lease, wait, lock_delay)| AcquireAct {
             lease,
