@@ -35,6 +35,7 @@ mod signals;
 mod stderr;
 mod tether;
 mod tls;
+mod top;
 mod usage;
 mod view;
 mod visible;
@@ -146,6 +147,7 @@ pub(crate) enum ClientCommand {
     /// Fence what stands in Kubernetes
     #[command(subcommand)]
     Kube(kube::KubeCommand),
+    Top(top::Top),
     Doctor(doctor::Doctor),
     /// Gather what explains a problem
     #[command(subcommand)]
@@ -216,6 +218,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
     match command {
         ClientCommand::Bench(command) => command.run(global).await,
+        ClientCommand::Top(command) => command.run(global).await,
         ClientCommand::Doctor(command) => command.run(global).await,
         ClientCommand::Debug(command) => command.run(global).await,
         ClientCommand::Chaos(command) => command.run(global),

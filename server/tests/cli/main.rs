@@ -29,6 +29,7 @@ mod refusals;
 mod rules;
 mod secrets;
 mod terminal;
+mod top;
 mod unread;
 mod usage;
 mod without_bugs;

@@ -14,17 +14,17 @@ use tempfile::TempDir;
 use crate::harness::{Dev, await_that, ringfence};
 
 /// A process that has a terminal of its own, and the keyboard and screen of it.
-struct Terminal {
-    process: Child,
+pub(crate) struct Terminal {
+    pub(crate) process: Child,
     keyboard: File,
-    screen: Arc<Mutex<String>>,
+    pub(crate) screen: Arc<Mutex<String>>,
     dir: TempDir,
 }
 
 impl Terminal {
     /// Starts a program at a new terminal, in a directory of its own. It finds this build's
     /// binary as `$R`, and the cluster.
-    fn start(dev: &Dev, program: &[&str]) -> Self {
+    pub(crate) fn start(dev: &Dev, program: &[&str]) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
@@ -76,7 +76,7 @@ impl Terminal {
         std::fs::write(self.dir.path().join("cmd"), text).unwrap();
     }
 
-    fn types(&mut self, keys: &str) {
+    pub(crate) fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 

@@ -30,6 +30,18 @@ pub(in crate::cli) struct Said {
     pub(super) clock: Option<Clock>,
 }
 
+impl Said {
+    /// What a node says of itself and of the members, without its clock.
+    #[cfg(test)]
+    pub(in crate::cli) fn new(status: StatusResponse, members: Vec<Member>) -> Self {
+        Self {
+            status,
+            members,
+            clock: None,
+        }
+    }
+}
+
 /// The wall clock of a node, and what this machine's clock showed before and after it was asked.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {

@@ -14,7 +14,7 @@ use super::output::{Output, Table};
 use super::visible::visible;
 use super::{Failure, Global, exit};
 
-pub(super) use cluster::{Answer, ask_all};
+pub(super) use cluster::{Answer, Said, ask_all};
 
 /// Look for what is wrong with a cluster, and say what to do
 ///
