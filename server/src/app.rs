@@ -39,7 +39,7 @@ use crate::leave::leave_if_scaled_away;
 use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Certificates, Metrics, Ports};
 use crate::notify::Notice;
-use crate::progress::Progress;
+use crate::progress::{Complaint, Progress};
 use crate::reach::Reach;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
@@ -394,10 +394,15 @@ async fn tell_health(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut told = None;
+    let mut complaint = Complaint::default();
     loop {
         let stopping_now = *stopping.borrow_and_update();
         progress.look();
-        let serving = !stopping_now && progress.check().is_ok();
+        let found = progress.check();
+        if !stopping_now {
+            complaint.hear(&found);
+        }
+        let serving = !stopping_now && found.is_ok();
         if told != Some(serving) {
             told = Some(serving);
             let status = if serving {

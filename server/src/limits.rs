@@ -43,6 +43,10 @@ pub(crate) const TCP_PROBES_MAX: u32 = 3;
 
 /// How often the health service looks whether this node makes progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a node is unready before its log says so: elections and starts are over by then.
+pub(crate) const NOT_READY_LOG_AFTER: Duration = Duration::from_secs(3);
+/// How long it is before the log says so again.
+pub(crate) const NOT_READY_LOG_PAUSE: Duration = Duration::from_secs(300);
 /// How long a disk may take for one write until the node calls itself stuck. Slow disks of shared
 /// machines have taken seconds; nothing that comes back has taken this.
 pub(crate) const STUCK_MAX: Duration = Duration::from_secs(20);

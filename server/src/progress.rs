@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ringfence_raft::Node;
+use tracing::{info, warn};
 
-use crate::limits::{PROGRESS_INTERVAL, READY_AGE_MAX, STUCK_MAX};
+use crate::limits::{
+    NOT_READY_LOG_AFTER, NOT_READY_LOG_PAUSE, PROGRESS_INTERVAL, READY_AGE_MAX, STUCK_MAX,
+};
 use crate::reach::Reach;
 
 /// A node's progress, as probes ask for it.
@@ -29,12 +33,11 @@ impl Progress {
         &self.node
     }
 
-    /// Fine if this node can serve; else why not, for people.
+    /// Fine if this node can serve; else why not and where the documents say what to do, for people.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ready = self.node.ready(READY_AGE_MAX);
-        ready
-            .map_err(|not_ready| not_ready.to_string())
-            .and_then(|()| self.reach.check())
+        let found = ready.map_err(|not_ready| format!("{not_ready}; see {}", not_ready.runbook()));
+        found.and_then(|()| self.reach.check())
     }
 
     /// What is fine now and is not to stay so, for people.
@@ -71,6 +74,43 @@ impl Progress {
     }
 }
 
+/// Says in the log that a node stays unready, and why: a probe that asks may be far away.
+#[derive(Debug, Default)]
+pub(crate) struct Complaint {
+    /// How long it has been unready.
+    since: Duration,
+    /// Whether the log says so.
+    said: bool,
+}
+
+impl Complaint {
+    /// Takes what [`Progress::check`] found, once in every [`PROGRESS_INTERVAL`].
+    pub(crate) fn hear(&mut self, found: &Result<(), String>) {
+        match found {
+            Ok(()) => {
+                if std::mem::take(self).said {
+                    info!("this node is ready again");
+                }
+            }
+            Err(why) => {
+                self.since += PROGRESS_INTERVAL;
+                if self.is_due() {
+                    self.said = true;
+                    warn!(for_s = self.since.as_secs(), %why, "this node is not ready");
+                }
+            }
+        }
+    }
+
+    /// Once it has lasted, and then again from time to time.
+    fn is_due(&self) -> bool {
+        let Some(over) = self.since.checked_sub(NOT_READY_LOG_AFTER) else {
+            return false;
+        };
+        over.as_millis() % NOT_READY_LOG_PAUSE.as_millis() < PROGRESS_INTERVAL.as_millis()
+    }
+}
+
 /// Counts how often in a row the log was seen to wait without getting on.
 #[derive(Debug, Default)]
 struct Pulse {
@@ -101,6 +141,25 @@ impl Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lasts_is_complained_of_and_not_at_every_look() {
+        let unready = Err("why".to_owned());
+        let mut complaint = Complaint::default();
+        let mut said = Vec::new();
+        let hour = Duration::from_secs(3_600).as_millis() / PROGRESS_INTERVAL.as_millis();
+        for _ in 0..hour {
+            complaint.hear(&unready);
+            if complaint.is_due() {
+                said.push(complaint.since);
+            }
+        }
+        let expected = NOT_READY_LOG_AFTER + NOT_READY_LOG_PAUSE;
+        assert_eq!(said[..2], [NOT_READY_LOG_AFTER, expected]);
+        assert_eq!(said.len(), 12);
+        complaint.hear(&Ok(()));
+        assert!(!complaint.said && complaint.since.is_zero());
+    }
 
     #[test]
     fn only_a_log_that_waits_and_gets_nowhere_is_stuck() {

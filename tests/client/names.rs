@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringfence_client::{BootClock, Clock};
-use ringfence_tests::{Cluster, Options};
+use ringfence_tests::{Cluster, Options, shim};
 
 use crate::proxy::Proxy;
-use crate::support::{TTL, Worker, shim};
+use crate::support::{TTL, Worker};
 
 /// Puts an address behind the name, in one step.
 fn resolve_to(file: &Path, address: &str) {
@@ -35,7 +35,10 @@ async fn a_name_is_resolved_anew_at_each_connection() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("address");
     resolve_to(&file, "127.0.0.1");
-    let env = [("LD_PRELOAD", shim()), ("TEST_ADDRESS", file.as_path())];
+    let env = [
+        ("LD_PRELOAD", shim(env!("CARGO_TARGET_TMPDIR"))),
+        ("TEST_ADDRESS", file.as_path()),
+    ];
     let ttl = TTL.as_millis().to_string();
     let endpoints = [format!("ringfence.test:{port}")];
     let alice = Worker::start(&endpoints, &["hold", "db", &ttl], &env);

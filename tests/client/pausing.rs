@@ -1,11 +1,10 @@
 //! Processes that stop, executors that block, wall clocks that jump.
 
-use std::path::PathBuf;
-
 use ringfence_client::{BootClock, Clock};
+use ringfence_tests::Wall;
 use rustix::process::Signal;
 
-use crate::support::{TTL, Worker, client, cluster, open, shim, within};
+use crate::support::{TTL, Worker, client, cluster, open, within};
 
 #[tokio::test]
 async fn pain_14_a_process_stopped_for_longer_than_its_ttl_sees_its_loss_before_it_works() {
@@ -78,39 +77,10 @@ async fn pain_09_an_executor_that_blocks_for_three_ttls_loses_no_lease() {
     assert_eq!(next.token, token + 1);
 }
 
-/// A wall clock that a test steps.
-struct Wall {
-    _folder: tempfile::TempDir,
-    file: PathBuf,
-}
-
-impl Wall {
-    fn off_by(seconds: i64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("offset");
-        let wall = Self {
-            _folder: folder,
-            file,
-        };
-        wall.step_to(seconds);
-        wall
-    }
-
-    /// The file is mapped by the worker, so it is written in place.
-    fn step_to(&self, seconds: i64) {
-        let mut options = std::fs::File::options();
-        let file = options.write(true).create(true).truncate(false);
-        let file = file.open(&self.file).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &seconds.to_ne_bytes(), 0).unwrap();
-    }
-
-    fn worker(&self, endpoints: &[String], args: &[&str]) -> Worker {
-        let env = [
-            ("LD_PRELOAD", shim()),
-            ("TEST_CLOCK_OFFSET", self.file.as_path()),
-        ];
-        Worker::start(endpoints, args, &env)
-    }
+/// A worker whose wall clock is this one.
+fn worker(wall: &Wall, endpoints: &[String], args: &[&str]) -> Worker {
+    let env = wall.environment(env!("CARGO_TARGET_TMPDIR"));
+    Worker::start(endpoints, args, &env)
 }
 
 #[tokio::test]
@@ -118,7 +88,7 @@ async fn pain_13_a_wall_clock_stepped_by_an_hour_both_ways_changes_nothing() {
     let cluster = cluster(1).await;
     let wall = Wall::off_by(0);
     let ttl = TTL.as_millis().to_string();
-    let alice = wall.worker(&cluster.endpoints(), &["hold", "db", &ttl]);
+    let alice = worker(&wall, &cluster.endpoints(), &["hold", "db", &ttl]);
     let start = alice.work_after(BootClock.now()).await;
 
     for hour in [3_600, -3_600, 0] {
@@ -140,14 +110,14 @@ async fn pain_13_a_wall_clock_stepped_by_an_hour_both_ways_changes_nothing() {
 async fn pain_13_a_session_is_resumed_where_the_wall_clock_is_two_hours_behind() {
     let cluster = cluster(1).await;
     let (ahead, behind) = (Wall::off_by(3_600), Wall::off_by(-3_600));
-    let first = ahead.worker(&cluster.endpoints(), &["leave", "db/1", "60000"]);
+    let first = worker(&ahead, &cluster.endpoints(), &["leave", "db/1", "60000"]);
     let left = first.told("left ").await;
     let (handle, token) = left.split_once(' ').unwrap();
 
     // Twice, so that the second life counts from where the first one was.
-    let second = ahead.worker(&cluster.endpoints(), &["resume", handle, "db/2"]);
+    let second = worker(&ahead, &cluster.endpoints(), &["resume", handle, "db/2"]);
     let second_token = second.told("holds ").await;
-    let third = behind.worker(&cluster.endpoints(), &["resume", handle, "db/3"]);
+    let third = worker(&behind, &cluster.endpoints(), &["resume", handle, "db/3"]);
     let third_token = third.told("holds ").await;
 
     let [ahead, behind] = [second.told("wall ").await, third.told("wall ").await];

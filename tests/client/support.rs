@@ -1,9 +1,7 @@
 //! Clusters, clients, proxies before them, and worker processes.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use ringfence_client::{Client, HeldLease, Moment, Session, SessionOptions};
@@ -233,29 +231,4 @@ impl Worker {
         let lines = self.lines.borrow();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
-}
-
-/// A library that stands between a worker and libc: its wall clock shows the seconds in the file
-/// `TEST_CLOCK_OFFSET` (eight bytes, as the machine has them) more than the true time, and the name
-/// `ringfence.test` has the address in the file `TEST_ADDRESS`.
-pub(crate) fn shim() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("client_shim.so");
-        // Made under another name first: another process may be using it.
-        let fresh = library.with_extension(format!("{}", std::process::id()));
-        let mut compiler = std::process::Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-x", "c", "-", "-o"])
-            .arg(&fresh)
-            .arg("-ldl")
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("a C compiler, which the workspace needs anyway");
-        let mut source = compiler.stdin.take().unwrap();
-        source.write_all(include_bytes!("shim.c")).unwrap();
-        drop(source);
-        assert!(compiler.wait().unwrap().success());
-        std::fs::rename(&fresh, &library).unwrap();
-        library
-    })
 }

@@ -6,6 +6,7 @@ mod blocks;
 mod fenced;
 mod python;
 mod run;
+mod runbooks;
 mod rust;
 mod walk;
 
@@ -30,7 +31,7 @@ use Shown::{By, Run};
 const TABLE: &[(&str, &str, Shown)] = &[
     (
         "deploy/RECOVERY.md",
-        "ringfence backup verify cluster.backup",
+        "> cluster.digest\nringfence backup verify cluster.backup",
         Run(Ends::WithDev, &["digest ", "held by Pods 0"]),
     ),
     (
@@ -40,8 +41,63 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/RECOVERY.md",
-        "kill -9 $!",
-        Run(Ends::ByItself, &["restored from cluster", "quiet time"]),
+        "for n in n2 n3",
+        By("tests/documents/runbooks.rs", "fn the_majority_is_down()"),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "until promote=$(grep",
+        By("tests/documents/runbooks.rs", "fn one_disk_is_lost()"),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "n4.toml",
+        By(
+            "tests/documents/runbooks.rs",
+            "fn one_node_is_lost_for_good()",
+        ),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "ringfence recover",
+        By(
+            "tests/documents/runbooks.rs",
+            "fn the_majority_is_lost_for_good()",
+        ),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "--restore cluster.backup --digest \"$(cat cluster.digest)\" 2>>",
+        By("tests/documents/runbooks.rs", "fn all_disks_are_lost()"),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "ringfence guard sqlite store.db",
+        By(
+            "tests/documents/runbooks.rs",
+            "fn old_holders_still_write()",
+        ),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "df -h n3",
+        By("tests/documents/runbooks/faults.rs", "fn a_disk_is_full()"),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "# which clocks are apart",
+        By(
+            "tests/documents/runbooks/faults.rs",
+            "fn a_clock_is_wrong_by_a_day()",
+        ),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "openssl req",
+        By(
+            "tests/documents/runbooks/faults.rs",
+            "fn a_certificate_has_expired()",
+        ),
     ),
     (
         "deploy/OPERATE.md",

@@ -10,6 +10,7 @@ mod cluster;
 mod journal;
 mod load;
 mod processor;
+mod shim;
 
 pub use binary::{built, server};
 pub use caller::{Caller, Failure, Session, sixteen_random_bytes};
@@ -17,3 +18,4 @@ pub use cluster::{Cluster, Options, Signal, copy_dir};
 pub use journal::{Act, Journal};
 pub use load::{Load, Shape};
 pub use processor::processor_time;
+pub use shim::{Wall, shim};

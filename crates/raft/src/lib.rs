@@ -145,6 +145,7 @@ pub use platform::place;
 #[doc(hidden)]
 pub use platform::runtime::spawn;
 pub use read::reading::Known;
+pub use read::silence::Silence;
 pub use requests::keepalive::{
     Acknowledgement, KEEP_ALIVES_FORWARDED_MAX, KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeepAliveSource,
     KeptAlive, SESSIONS_PER_RENEW_MAX,

@@ -4,12 +4,14 @@
 //! console's own: a version of the node and its page belong together, so that they may change with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use ringfence_proto::wire::LEASES_PAGE_MAX;
 use ringfence_proto::{Refusal, v1};
+use ringfence_raft::Silence;
 use ringfence_services::{Client, ClusterService, Context, LeaseService, SessionService};
 use serde_json::{Value, json};
 use tonic::body::Body;
@@ -22,12 +24,16 @@ use crate::{Rest, heads, other_method, pages, urls};
 
 /// How old a state the console shows at most: it looks again after this time.
 const MAX_STALENESS_MS: u64 = 2_000;
+/// For how long a node may hear nothing of a majority before the console says so. An election is over
+/// by then.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The calls of the console.
 #[derive(Clone)]
 pub struct Console {
     rest: Rest,
     cluster: Arc<ClusterService>,
+    context: Context,
 }
 
 impl Console {
@@ -43,6 +49,7 @@ impl Console {
         Self {
             rest: Rest::new(leases, sessions, stray),
             cluster: Arc::new(ClusterService::new(context.clone())),
+            context: context.clone(),
         }
     }
 
@@ -93,6 +100,10 @@ impl Console {
             .list_members(call.ask(v1::ListMembersRequest {}));
         let members = members.await?.into_inner();
         let value = shown_status(&status)
+            .with_some(
+                "silence",
+                self.context.silence(SILENCE_MAX).map(shown_silence),
+            )
             .with("changing", members.changing)
             .with(
                 "members",
@@ -176,6 +187,16 @@ fn shown_status(status: &v1::StatusResponse) -> Members {
         .with("level", status.level)
         .with("log_version", status.log_version)
         .with_number("quiet_ms", status.quiet_ms)
+}
+
+/// Without a number if the node has heard of no majority since it started.
+fn shown_silence(silence: Silence) -> Value {
+    let millis = silence.since.map(|since| json!(millis(since)));
+    Members::default().with_some("ms", millis).value()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn shown_member(member: &v1::Member) -> Value {

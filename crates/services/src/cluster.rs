@@ -11,9 +11,13 @@ use tonic::{Request, Response, Status};
 
 use super::{Context, backup, deadline};
 use crate::address::{HOST_PORT_ALLOWED, is_host_port};
-use crate::caller::Who;
+use crate::caller::{Who, since_epoch};
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_read};
+
+/// The header of an answer of `Status` with the node's wall clock, in milliseconds since 1970. Unlike the
+/// `date` of HTTP, which servers keep for a second by the same clock, it follows a clock that is set back.
+pub const WALL_HEADER: &str = "ringfence-wall-ms";
 
 /// Service `ringfence.v1.Cluster`.
 pub struct ClusterService {
@@ -56,7 +60,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
         self.admit(&request)?;
-        Ok(Response::new(status(&self.context)))
+        let mut response = Response::new(status(&self.context));
+        let wall = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
+        response.metadata_mut().insert(WALL_HEADER, wall.into());
+        Ok(response)
     }
 
     async fn list_members(

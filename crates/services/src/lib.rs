@@ -46,11 +46,12 @@ mod waits;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ringfence_core::{ClusterId, ClusterTime, Command, Pod};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use ringfence_raft::{Node, ProposeError};
+use ringfence_raft::{Node, ProposeError, Silence};
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
@@ -68,7 +69,7 @@ pub use access::AccessService;
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
 pub use caller::{Identified, ProvenPod, since_epoch};
 pub use clients::{Account, Client, MeteredLayer, NoBody, Pool, WholeBody};
-pub use cluster::ClusterService;
+pub use cluster::{ClusterService, WALL_HEADER};
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
 pub use limits::CAUGHT_UP_AFTER;
@@ -127,6 +128,13 @@ impl Context {
     #[must_use]
     pub fn new_account(&self) -> Arc<Account> {
         Account::new(Arc::clone(&self.pool))
+    }
+
+    /// For how long no majority has stood behind a leader, as far as this node knows; see
+    /// [`Node::silence`].
+    #[must_use]
+    pub fn silence(&self, within: Duration) -> Option<Silence> {
+        self.node.silence(within)
     }
 
     /// What the services of this node have counted.

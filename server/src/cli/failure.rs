@@ -186,7 +186,7 @@ fn hint_of(reason: Reason) -> &'static str {
         }
         Reason::QuietTime => {
             "wait until holders of the cluster before it are gone: `cluster status` shows how long, \
-             deploy/RECOVERY.md why"
+             deploy/RECOVERY.md#all-disks-are-lost why"
         }
         Reason::StaleToken | Reason::NotHolder | Reason::Ended => {
             "`lease get NAME` shows the present holder and token"
@@ -205,7 +205,7 @@ fn hint_of(reason: Reason) -> &'static str {
         }
         Reason::ClusterChanged => {
             "another cluster stands here now: begin again with what it says, not with what the one \
-             before it said; see deploy/RECOVERY.md"
+             before it said; see deploy/RECOVERY.md#all-disks-are-lost"
         }
         Reason::Compacted | Reason::PositionUnknown => "start again, without --from",
         Reason::WaitTimeout => "wait longer, or see who holds it: `lease get NAME`",

@@ -44,7 +44,8 @@ impl Recover {
         output.remark(format!(
             "-- {node} of cluster {cluster} up to term {term}, index {index}; its directory is retired. \
              Recover the other survivors too, and restore from the one with the greatest term, and \
-             among those the greatest index: see deploy/RECOVERY.md"
+             among those the greatest index: see \
+             deploy/RECOVERY.md#the-majority-is-lost-for-good"
         ));
         let object = json!({
             "file": self.file.display().to_string(),

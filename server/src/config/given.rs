@@ -382,7 +382,7 @@ pub(super) struct Given {
     #[arg(long, env = "RINGFENCE_BACKUP_KEEP", value_name = "N")]
     pub(super) backup_keep: Option<u64>,
     /// Form the cluster from this backup: all first members are empty, and all name one digest. A node
-    /// that belongs to a cluster ignores it, with a warning; see deploy/RECOVERY.md
+    /// that belongs to a cluster ignores it, with a warning; see deploy/RECOVERY.md#all-disks-are-lost
     #[arg(long, env = "RINGFENCE_RESTORE", value_name = "FILE")]
     pub(super) restore: Option<PathBuf>,
     /// The digest of --restore, as `ringfence backup` printed it

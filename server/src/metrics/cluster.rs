@@ -67,6 +67,13 @@ impl Collector for ClusterFigures {
             "Issuers of JWTs whose former keys are in use, since their file with keys cannot be";
         let unusable = i64::try_from(self.callers.key_files_unusable()).unwrap_or(i64::MAX);
         gauge("key_files_unusable", help, unusable)?;
+        if let Some(apart) = node.clocks_apart() {
+            let help = "How far the wall clock of another member is at least from this node's, the \
+                        farthest of those that answer";
+            let name = "clock_offset_seconds";
+            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(apart.as_secs_f64()).encode(gauge)?;
+        }
         let help = "For how long a port's certificates are valid, 0 after the first end and before a begin";
         let name = "certificate_expiry_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

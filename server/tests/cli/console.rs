@@ -9,14 +9,18 @@ use serde_json::{Value, json};
 
 use crate::access::Node;
 use crate::calls;
-use crate::harness::await_that;
+use crate::harness::{Dev, await_that, signal};
 
 /// What is markup in a page that takes texts for markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='run'\">";
 
 /// Status, head in small letters, and body.
 fn get(node: &Node, path: &str, headers: &[&str]) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(&node.http).unwrap();
+    get_at(&node.http, path, headers)
+}
+
+fn get_at(http: &str, path: &str, headers: &[&str]) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(http).unwrap();
     let patience = Some(Duration::from_secs(10));
     stream.set_read_timeout(patience).unwrap();
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
@@ -190,6 +194,41 @@ fn the_pages_of_a_list_have_each_lease_once_and_the_node_keeps_none_for_them() {
     assert_eq!(names, all);
     assert_eq!(get(&node, "/console/v1/leases?limit=10001", &[OWN]).0, 400);
     assert_eq!(get(&node, "/console/v1/nothing", &[OWN]).0, 404);
+}
+
+#[test]
+fn a_node_without_a_majority_says_so_and_since_when() {
+    let dev = Dev::start(3);
+    let nodes = dev.ready["nodes"].as_array().unwrap();
+    for node in &nodes[1..] {
+        let pid = node["pid"].as_i64().unwrap();
+        signal(pid.try_into().unwrap(), rustix::process::Signal::KILL);
+    }
+    let http = nodes[0]["http"].as_str().unwrap();
+    let status = || {
+        let (status, _, body) = get_at(http, "/console/v1/cluster", &[OWN]);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    await_that("the node says that it hears of no majority", || {
+        status()["silence"]["ms"].as_u64() >= Some(2_000)
+    });
+    let Some(mut browser) = Browser::start("the console") else {
+        return;
+    };
+    browser.visit(&format!("http://{http}/console/#cluster"));
+    let verdict = browser.text("document.getElementById('verdict').textContent");
+    assert!(
+        ["No leader", "No majority"].contains(&verdict.as_str()),
+        "{verdict}"
+    );
+    let reason = browser.text("document.getElementById('reason').textContent");
+    assert!(
+        reason.contains(" for ") && reason.contains(" s"),
+        "{reason}"
+    );
+    assert!(reason.contains("No lease is granted or ended"), "{reason}");
+    picture(&mut browser, "console-silent.png");
 }
 
 fn nothing_went_wrong(browser: &mut Browser, node: &Node) {

@@ -14,12 +14,12 @@ use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
 use ringfence_tls::RarelyEach;
 
-use crate::bootstrap::restoring::{Asked, begins_how, check_port, check_restore};
+use crate::bootstrap::restoring::{begins_how, check_port, check_restore};
 use crate::bootstrap::seat::take_seat;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::network::connect;
 use crate::platform::runtime;
-use crate::shared::hello::{first_members, hello, lineage_of, tls_of};
+use crate::shared::hello::{Asked, first_members, hello, lineage_of, tls_of};
 use crate::shared::inner::Inner;
 use crate::store::identity::{Seat, digest_to_pb};
 use crate::types::incarnation::Incarnation;

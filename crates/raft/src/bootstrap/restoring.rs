@@ -4,46 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringfence_core::{Mode, WallTime};
-use ringfence_proto::raft as pb;
 use ringfence_proto::text::hex;
 
-use crate::shared::hello::hello;
+use crate::shared::hello::Asked;
 use crate::shared::inner::Inner;
 use crate::store::identity::digest_to_pb;
 
 /// How far the wall clocks of first members may be apart. Whichever leads first raises the tokens to
 /// its own.
 const CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
-
-/// What a node said of itself, and between which readings of this node's wall clock.
-pub(crate) struct Asked {
-    pub(crate) answer: pb::HelloResponse,
-    before: u64,
-    after: u64,
-}
-
-impl Asked {
-    /// What the node at this address says; `None` if none says anything in time.
-    pub(crate) async fn at(inner: &Inner, address: &str) -> Option<Self> {
-        let wall = inner.config.hooks.wall_millis;
-        let before = wall();
-        let answer = hello(inner, address).await?;
-        let after = wall();
-        Some(Self {
-            answer,
-            before,
-            after,
-        })
-    }
-
-    /// How far the node's clock is from this one's at least.
-    fn apart(&self) -> Duration {
-        let shown = self.answer.wall;
-        let early = self.before.saturating_sub(shown);
-        let late = shown.saturating_sub(self.after);
-        Duration::from_millis(early.max(late))
-    }
-}
 
 /// Whether the first members, which are all empty and have answered, agree on what the cluster begins
 /// with, and may take their seats in a restored cluster, if it is to be one.
@@ -83,9 +52,17 @@ pub(crate) fn check_restore(
     check_port(inner)?;
     let wall = WallTime((config.hooks.wall_millis)());
     restore.check_clock(wall, config.token_floor)?;
+    if restore.drill {
+        return Ok(());
+    }
     for (name, asked) in others {
-        let apart = asked.apart();
-        if apart > CLOCKS_APART_MAX && !restore.drill {
+        let Some(apart) = asked.apart() else {
+            return Err(format!(
+                "{name} to show its clock, which is compared when a cluster is restored: start it by \
+                 the same release as this node"
+            ));
+        };
+        if apart > CLOCKS_APART_MAX {
             return Err(format!(
                 "the clock of {name} to agree with this node's: they are {} ms apart, at most {} are \
                  allowed when a cluster is restored; set both",

@@ -54,6 +54,8 @@ pub enum NotReady {
     NoLeader {
         /// The newest term that it has seen.
         term: u64,
+        /// How long ago it heard a leader, or had a majority as one; `None` if not since its start.
+        heard: Option<Duration>,
     },
     /// It is to have a vote and has none yet.
     NoVote,
@@ -81,6 +83,21 @@ pub enum NotReady {
     },
 }
 
+impl NotReady {
+    /// Where the documents say what to do about it.
+    #[must_use]
+    pub fn runbook(&self) -> &'static str {
+        match self {
+            Self::NoCluster => "deploy/OPERATE.md#forming",
+            Self::NoLeader { .. } | Self::Stale { .. } => "deploy/RECOVERY.md#the-majority-is-down",
+            Self::NoVote => "deploy/OPERATE.md#members",
+            Self::DataLost { .. } => "deploy/RECOVERY.md#one-disk-is-lost",
+            Self::NoRoom => "deploy/RECOVERY.md#a-disk-is-full",
+            Self::DiskBehind { .. } => "deploy/OPERATE.md#finding-what-is-wrong",
+        }
+    }
+}
+
 /// What to do about a node whose data are lost.
 pub(crate) fn remedy(node_id: u64, former: u64) -> String {
     format!(
@@ -97,7 +114,15 @@ impl fmt::Display for NotReady {
                 "it belongs to no cluster yet: it waits for all members of --initial-cluster, or \
                  for a member of --join",
             ),
-            Self::NoLeader { term } => write!(f, "it knows no leader in term {term}"),
+            Self::NoLeader { term, heard } => {
+                write!(f, "it knows no leader in term {term}")?;
+                match heard {
+                    Some(ago) => {
+                        write!(f, ", and the last one was heard {} ms ago", ago.as_millis())
+                    }
+                    None => f.write_str(", and has heard none since its start"),
+                }
+            }
             Self::NoVote => f.write_str("it has no vote yet"),
             Self::DataLost { node_id, former } => f.write_str(&remedy(*node_id, *former)),
             Self::Stale {

@@ -218,7 +218,9 @@ impl Node {
             return Err(NotReady::NoCluster);
         }
         let Some(leader) = status.leader else {
-            return Err(NotReady::NoLeader { term: status.term });
+            let heard = self.inner.majority_ago();
+            let term = status.term;
+            return Err(NotReady::NoLeader { term, heard });
         };
         match self.standing() {
             Standing::DataLost { node_id, former } => {

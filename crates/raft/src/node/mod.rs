@@ -23,6 +23,7 @@ use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
 use crate::read::freshness::status_of;
 use crate::read::reading::{self, Known};
+use crate::read::silence::{Silence, silence};
 use crate::requests::keepalive::{
     Acknowledgement, KeepAlive, KeepAliveSource, KeptAlive, losses_known_here, unknown_here,
 };
@@ -215,6 +216,21 @@ impl Node {
         }
         self.inner.age_wanted.store(true, Ordering::Relaxed);
         self.inner.newest_ago()
+    }
+
+    /// How far the wall clock of another member is at least from this node's: the farthest of those
+    /// that answered when this node last looked, a few seconds ago. `None` if none did.
+    #[must_use]
+    pub fn clocks_apart(&self) -> Option<Duration> {
+        self.inner.clocks_apart()
+    }
+
+    /// For how long no majority has stood behind a leader, as far as this node knows; `None` while one
+    /// does, and while the node belongs to no cluster. What was heard at most `within` ago counts.
+    /// Asking makes a follower find out.
+    #[must_use]
+    pub fn silence(&self, within: Duration) -> Option<Silence> {
+        silence(&self.inner, within)
     }
 
     /// Whether local state has held everything acknowledged at some time since the node started. Before

@@ -90,7 +90,7 @@ pub enum StartError {
         "data directory {path} is retired: `ringfence recover` has made a backup of it, and the cluster \
          that is restored from that backup goes on in its place, so this node never starts again; to \
          restore the backup, or to join the restored cluster, give the node an empty directory; see \
-         deploy/RECOVERY.md"
+         deploy/RECOVERY.md#the-majority-is-lost-for-good"
     )]
     Retired {
         /// The directory.

@@ -63,6 +63,7 @@ pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
     let mut route = inner.route.subscribe();
     loop {
         let now = status_of(&inner);
+        inner.note_majority();
         inner.status.send_if_modified(|status| {
             let changed = *status != now;
             *status = now;
@@ -86,10 +87,12 @@ const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 pub(crate) async fn keep_age(inner: Arc<Inner>) {
     loop {
         tokio::time::sleep(CONFIRM_EVERY).await;
-        if inner.age_wanted.swap(false, Ordering::Relaxed)
-            && let Err(error) = reading::barrier(&inner).await
-        {
-            tracing::debug!(%error, "the age of local state is not known");
+        if inner.age_wanted.swap(false, Ordering::Relaxed) {
+            let read = reading::barrier(&inner).await;
+            inner.confirmed(read.is_ok());
+            if let Err(error) = read {
+                tracing::debug!(%error, "the age of local state is not known");
+            }
         }
     }
 }

@@ -45,3 +45,34 @@ pub(crate) async fn hello(inner: &Inner, address: &str) -> Option<pb::HelloRespo
     let answer = tokio::time::timeout(HELLO_MAX, client.hello(request)).await;
     Some(answer.ok()?.ok()?.into_inner())
 }
+
+/// What a node said of itself, and between which readings of this node's wall clock.
+pub(crate) struct Asked {
+    pub(crate) answer: pb::HelloResponse,
+    before: u64,
+    after: u64,
+}
+
+impl Asked {
+    /// What the node at this address says; `None` if none says anything in time.
+    pub(crate) async fn at(inner: &Inner, address: &str) -> Option<Self> {
+        let wall = inner.config.hooks.wall_millis;
+        let before = wall();
+        let answer = hello(inner, address).await?;
+        let after = wall();
+        Some(Self {
+            answer,
+            before,
+            after,
+        })
+    }
+
+    /// How far the node's clock is from this one's at least; `None` if it does not show its clock, as
+    /// in older releases.
+    pub(crate) fn apart(&self) -> Option<Duration> {
+        let shown = Some(self.answer.wall).filter(|shown| *shown > 0)?;
+        let early = self.before.saturating_sub(shown);
+        let late = shown.saturating_sub(self.after);
+        Some(Duration::from_millis(early.max(late)))
+    }
+}

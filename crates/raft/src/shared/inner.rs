@@ -68,6 +68,13 @@ pub(crate) struct Inner {
     newest: AtomicU64,
     /// The same for the last word of a leader.
     heard: AtomicU64,
+    /// The same for the last answer of a majority, while this node leads.
+    majority: AtomicU64,
+    /// The same for the first look for a majority that found none, since the last one that found one.
+    failing: AtomicU64,
+    /// How far the clock of a member was from this one's at the last look, in milliseconds and one
+    /// more; 0 if none was seen.
+    clocks_apart: AtomicU64,
     /// Whether and how long this machine has slept.
     pub(crate) awake: Awake,
     /// Whether a caller has asked for the age of local state lately.
@@ -117,6 +124,9 @@ impl Inner {
             peer_port: Arc::default(),
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            majority: AtomicU64::new(0),
+            failing: AtomicU64::new(0),
+            clocks_apart: AtomicU64::new(0),
             awake: Awake::new(),
             // A node finds out once without being asked.
             age_wanted: AtomicBool::new(true),
@@ -192,6 +202,52 @@ impl Inner {
     /// How long ago a leader was heard.
     pub(crate) fn heard_ago(&self) -> Option<Duration> {
         ago(self.heard.load(Ordering::Relaxed))
+    }
+
+    /// Notes when a majority last answered this node, if it leads.
+    pub(crate) fn note_majority(&self) {
+        let running = self.running.get();
+        if let Some(ago) = running.and_then(|running| running.quorum_acked_ago(&self.awake)) {
+            let at = nanos(clock::since_boot().saturating_sub(ago));
+            self.majority.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// How long ago a leader was heard, or a majority answered this node as one.
+    pub(crate) fn majority_ago(&self) -> Option<Duration> {
+        let last = self.heard.load(Ordering::Relaxed);
+        ago(last.max(self.majority.load(Ordering::Relaxed)))
+    }
+
+    /// Notes whether a look for a majority has found one.
+    pub(crate) fn confirmed(&self, found: bool) {
+        let before = self.failing.load(Ordering::Relaxed);
+        let at = match (found, before) {
+            (true, _) => 0,
+            (false, 0) => nanos(clock::since_boot()),
+            (false, before) => before,
+        };
+        self.failing.store(at, Ordering::Relaxed);
+    }
+
+    /// Notes how far the clocks of other members are apart from this one's, at the most.
+    pub(crate) fn note_clocks(&self, apart: Option<Duration>) {
+        let millis = apart.map_or(0, |apart| {
+            let millis = u64::try_from(apart.as_millis()).unwrap_or(u64::MAX);
+            millis.saturating_add(1)
+        });
+        self.clocks_apart.store(millis, Ordering::Relaxed);
+    }
+
+    /// See [`crate::Node::clocks_apart`].
+    pub(crate) fn clocks_apart(&self) -> Option<Duration> {
+        let noted = self.clocks_apart.load(Ordering::Relaxed).checked_sub(1);
+        noted.map(Duration::from_millis)
+    }
+
+    /// For how long looks for a majority have found none.
+    pub(crate) fn failing_for(&self) -> Option<Duration> {
+        ago(self.failing.load(Ordering::Relaxed))
     }
 }
 

@@ -25,7 +25,10 @@ pub(crate) async fn seek_vote(inner: Arc<Inner>, running: Arc<Running>) {
             Standing::DataLost { node_id, former } if !inner.config.replace_on_data_loss => {
                 if !warned {
                     warned = true;
-                    tracing::warn!("this node has no vote: {}", remedy(node_id, former));
+                    tracing::warn!(
+                        "this node has no vote: {}; see deploy/RECOVERY.md#one-disk-is-lost",
+                        remedy(node_id, former)
+                    );
                 }
             }
             // No other member loses a vote by the promotion of a learner with a name of its own.

@@ -6,6 +6,8 @@
 //!
 //! A node whose peer port is not authenticated believes this only while it hears of no leader: one forged
 //! answer could otherwise stop a cluster that works.
+//!
+//! The answers show the wall clocks of the members, too, so how far these are apart is noted here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
 use crate::leader::term::Route;
-use crate::shared::hello::hello;
+use crate::shared::hello::Asked;
 use crate::shared::inner::{Inner, Running};
 use crate::types::stop::StopReason;
 
@@ -29,14 +31,20 @@ const UNPROVEN_AFTER: Duration = Duration::from_secs(3);
 /// Stops this node if a node that it knows belongs to a cluster that was restored from this one.
 pub(crate) async fn notice_superseded(inner: Arc<Inner>, running: Arc<Running>) {
     loop {
+        let mut apart = None;
         for address in known_addresses(&inner, &running) {
-            if let Some(answer) = hello(&inner, &address).await
-                && answer.cluster[..] != running.caller.seat.cluster.as_bytes()[..]
-            {
+            let Some(asked) = Asked::at(&inner, &address).await else {
+                continue;
+            };
+            let answer = &asked.answer;
+            if answer.cluster[..] != running.caller.seat.cluster.as_bytes()[..] {
                 // What answers has shown the certificate of a peer, if this node demands one.
                 stop_if_superseded(&inner, &answer.lineage, &address);
+            } else if answer.incarnation[..] != inner.incarnation.as_bytes()[..] {
+                apart = apart.max(asked.apart());
             }
         }
+        inner.note_clocks(apart);
         if inner.stop.is_stopped() {
             return;
         }

@@ -28,7 +28,7 @@ pub enum StopReason {
         "this node acknowledged entry {acknowledged} of term {term}, and its log now ends at \
          {last}: its disk lost what it had reported as written, and with it perhaps a vote, so it \
          stops and does not start again; remove it from the cluster, empty its whole data \
-         directory and start it: it joins under a new id"
+         directory and start it: it joins under a new id; see deploy/RECOVERY.md#one-disk-is-lost"
     )]
     LogReverted {
         /// The term of the acknowledged entry.
@@ -73,7 +73,7 @@ pub enum StopReason {
         "the node at {address} belongs to a cluster that was restored from this node's cluster \
          {cluster}, so this one is over (SUPERSEDED): what this node holds beyond the backup is lost; \
          keep its data directory if you want to look at it, then empty it and start the node again: \
-         it joins the new cluster; see deploy/RECOVERY.md"
+         it joins the new cluster; see deploy/RECOVERY.md#the-majority-is-lost-for-good"
     )]
     Superseded {
         /// This node's cluster.

@@ -114,14 +114,20 @@ mod tests {
     fn a_node_that_is_not_ready_is_noticed() {
         let mut left = remains(3);
         scene().see(Observation::Remains(left.clone())).unwrap();
-        left[1].ready = Err(NotReady::NoLeader { term: 7 });
+        left[1].ready = Err(NotReady::NoLeader {
+            term: 7,
+            heard: None,
+        });
         broken(scene().see(Observation::Remains(left)), "I32");
     }
 
     #[test]
     fn a_node_that_was_removed_and_started_once_more_need_not_be_ready() {
         let mut left = remains(3);
-        left[1].ready = Err(NotReady::NoLeader { term: 7 });
+        left[1].ready = Err(NotReady::NoLeader {
+            term: 7,
+            heard: None,
+        });
         let mut scene = scene();
         let how = End::ByItself(StopReason::Removed);
         scene.see(Observation::Ended { node: 1, how }).unwrap();

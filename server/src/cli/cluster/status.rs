@@ -86,7 +86,7 @@ impl Status {
                 let left = duration::show(newest.quiet_ms);
                 output.note(format!(
                     "quiet time: no lease is granted for {left} still, since holders of the cluster \
-                     before it may still work; see deploy/RECOVERY.md"
+                     before it may still work; see deploy/RECOVERY.md#all-disks-are-lost"
                 ));
             }
             if newest.token_floor_set {

@@ -17,7 +17,7 @@ type Ahead = (f64, f64);
 pub(super) fn findings(answers: &[Answer]) -> Vec<Finding> {
     let said = answers.iter().filter_map(|answer| {
         let said = answer.said.as_ref().ok()?;
-        Some((said.status.name.clone(), ahead(said.clock.as_ref()?)?))
+        Some((said.status.name.clone(), ahead(&said.clock)?))
     });
     let clocks: Vec<(String, Ahead)> = said.collect();
     let Some((slow, fast, apart)) = farthest(&clocks) else {
@@ -33,15 +33,21 @@ pub(super) fn findings(answers: &[Answer]) -> Vec<Finding> {
     vec![finding.but(
         Verdict::Problem,
         "synchronise the clocks (chrony, systemd-timesyncd): no lease depends on them, but credentials \
-         end by them, and a restore is refused",
+         end by them, and a restore is refused; see deploy/RECOVERY.md#a-clock-is-wrong-by-a-day",
     )]
 }
 
 /// A date has whole seconds, so the clock showed something from it up to a second later.
 fn ahead(clock: &Clock) -> Option<Ahead> {
-    let date = unix(&clock.date)? as f64;
-    let least = date - clock.answered.as_secs_f64();
-    let most = date + 1.0 - clock.asked.as_secs_f64();
+    let (from, to) = match clock.wall_ms {
+        Some(millis) => (millis as f64 / 1e3, (millis as f64 + 1.0) / 1e3),
+        None => {
+            let date = unix(&clock.date)? as f64;
+            (date, date + 1.0)
+        }
+    };
+    let least = from - clock.answered.as_secs_f64();
+    let most = to - clock.asked.as_secs_f64();
     Some((least, most))
 }
 
@@ -136,6 +142,7 @@ mod tests {
     #[test]
     fn clocks_that_may_be_equal_are_not_called_different() {
         let clock = |date: &str, asked: u64| Clock {
+            wall_ms: None,
             date: date.to_owned(),
             asked: Duration::from_millis(asked),
             answered: Duration::from_millis(asked + 100),
@@ -153,5 +160,10 @@ mod tests {
         assert_eq!((slow, fast), ("n2", "n1"));
         assert!((3.8..=5.0).contains(&apart), "{apart}");
         assert!(farthest(&other[..1]).is_none());
+        // A clock that was set back shows its old date for as long; what it shows beside counts.
+        let mut set = clock("Fri, 02 Jan 1970 00:00:10 GMT", 10_000);
+        set.wall_ms = Some(10_050);
+        let right = [of("n1", clock(zero, 10_000)), of("n2", set)];
+        assert_eq!(farthest(&right).unwrap().2, 0.0);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{ListMembersRequest, Member, StatusRequest, StatusResponse};
-use ringfence_services::since_epoch;
+use ringfence_services::{WALL_HEADER, since_epoch};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -27,17 +27,22 @@ pub(in crate::cli) struct Answer {
 pub(in crate::cli) struct Said {
     pub(in crate::cli) status: StatusResponse,
     pub(in crate::cli) members: Vec<Member>,
-    pub(super) clock: Option<Clock>,
+    pub(super) clock: Clock,
 }
 
 impl Said {
-    /// What a node says of itself and of the members, without its clock.
+    /// What a node says of itself and of the members, without a clock that it shows.
     #[cfg(test)]
     pub(in crate::cli) fn new(status: StatusResponse, members: Vec<Member>) -> Self {
         Self {
             status,
             members,
-            clock: None,
+            clock: Clock {
+                wall_ms: None,
+                date: String::new(),
+                asked: Duration::ZERO,
+                answered: Duration::ZERO,
+            },
         }
     }
 }
@@ -45,7 +50,9 @@ impl Said {
 /// The wall clock of a node, and what this machine's clock showed before and after it was asked.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    /// As HTTP writes it, in whole seconds.
+    /// In milliseconds since 1970; older releases do not show it.
+    pub(super) wall_ms: Option<u64>,
+    /// As HTTP writes it, in whole seconds; empty if it is not shown.
     pub(super) date: String,
     pub(super) asked: Duration,
     pub(super) answered: Duration,
@@ -81,18 +88,22 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
         let status = client.status(StatusRequest {}).await;
         let status = status.map_err(|status| tls::said(&status))?;
         let answered = since_epoch();
-        let date = status.metadata().get("date");
-        let date = date.and_then(|date| date.to_str().ok()).map(str::to_owned);
+        let shown = |name: &str| {
+            let value = status.metadata().get(name);
+            value.and_then(|value| value.to_str().ok()).unwrap_or("")
+        };
+        let clock = Clock {
+            wall_ms: shown(WALL_HEADER).parse().ok(),
+            date: shown("date").to_owned(),
+            asked,
+            answered,
+        };
         let members = client.list_members(ListMembersRequest {}).await;
         let members = members.map_err(|status| tls::said(&status))?.into_inner();
         Ok::<_, String>(Said {
             status: status.into_inner(),
             members: members.members,
-            clock: date.map(|date| Clock {
-                date,
-                asked,
-                answered,
-            }),
+            clock,
         })
     };
     let said = timeout(global.timeout, asking).await;
@@ -156,8 +167,8 @@ fn quorum(members: &[Member], said: &[&Said]) -> Finding {
         return finding.but(Verdict::Problem, next);
     }
     if here < majority {
-        let next = "start voters until a majority runs; if their disks are lost, see \
-                    deploy/RECOVERY.md";
+        let next = "start voters until a majority runs: see \
+                    deploy/RECOVERY.md#the-majority-is-down";
         return finding.but(Verdict::Problem, next);
     }
     if here == majority && here < all {

@@ -10,7 +10,7 @@ const lagOf = (cluster, member) => {
 
 function judge(cluster) {
   if (!cluster.cluster) return ["unknown", "Forming", "The cluster is not formed yet."];
-  if (!cluster.leader) return ["bad", "No leader", "No lease is granted or ended until a majority of the voters can elect one."];
+  if (cluster.silence || !cluster.leader) return silent(cluster);
   const leader = cluster.members.find((member) => member.node === cluster.leader);
   const voters = cluster.members.filter((member) => member.voter);
   const lags = voters.map((member) => lagOf(cluster, member));
@@ -21,6 +21,17 @@ function judge(cluster) {
   if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
   if (lags.some((lag) => lag === null)) return ["good", "Serving", `${led}; only the leader knows how far the voters are.`];
   return ["good", "Serving", `${led}; ${voters.length === 1 ? "it is the only voter" : `all ${voters.length} voters have caught up`}.`];
+}
+
+// No majority stands behind a leader, as far as this node knows.
+function silent(cluster) {
+  const stands = "No lease is granted or ended until a majority of the voters reach each other.";
+  const heard = cluster.silence?.ms;
+  const ago = heard === undefined ? "since it started" : `for ${span(heard)}`;
+  const known = cluster.members.find((member) => member.node === cluster.leader)?.name ?? `node ${cluster.leader}`;
+  if (!cluster.leader) return ["bad", "No leader", `This node has heard no leader ${ago}. ${stands}`];
+  if (cluster.leader === cluster.node) return ["bad", "No majority", `This node leads, and no majority has answered it ${ago}. ${stands}`];
+  return ["bad", "No majority", `No majority has confirmed the leader ${known} ${ago}. ${stands}`];
 }
 
 const clusterView = {
@@ -48,7 +59,7 @@ const clusterView = {
       (member) => member.node,
       (member) => {
         const lag = lagOf(cluster, member);
-        const role = member.node === cluster.leader ? "leader" : member.voter ? "voter" : "learner";
+        const role = member.node === cluster.leader ? (cluster.silence ? "last leader" : "leader") : member.voter ? "voter" : "learner";
         return [String(member.node), role, el("td", { class: "wide" }, member.name), member.client_address, member.peer_address, lag === null ? "unknown" : count(lag)];
       },
     );

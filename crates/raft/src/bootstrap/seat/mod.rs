@@ -57,7 +57,8 @@ pub enum SeatError {
         "the log in {path} is missing or empty, but this node is a member of its cluster and has \
          promised what the log held, so it does not start without it; put the files back if they \
          were moved, else remove this member from the cluster, empty the whole data directory and \
-         start the node again: it joins under a new id"
+         start the node again: it joins under a new id; see \
+         deploy/RECOVERY.md#one-disk-is-lost"
     )]
     LogMissing {
         /// The directory of the log.
@@ -68,7 +69,8 @@ pub enum SeatError {
         "the log in {path} begins behind entry {purged}, but the newest snapshot ends at entry \
          {snapshot}, so what this node has acknowledged in between is lost and it does not start; \
          put the snapshot back if it was moved, else remove this member from the cluster, empty \
-         the whole data directory and start the node again: it joins under a new id"
+         the whole data directory and start the node again: it joins under a new id; see \
+         deploy/RECOVERY.md#one-disk-is-lost"
     )]
     SnapshotMissing {
         /// The directory of the log.
@@ -83,7 +85,8 @@ pub enum SeatError {
         "this node lost entries of its log that it had acknowledged (entry {acknowledged} of term \
          {term}), so nothing that it promised holds and it does not start; remove this member from \
          the cluster, empty the whole data directory and start the node again: it joins under a \
-         new id; look at its disk, which lost what it had reported as written"
+         new id, see deploy/RECOVERY.md#one-disk-is-lost; look at its disk, which lost what it had \
+         reported as written"
     )]
     Forgot {
         /// The term of the entry.

@@ -1,4 +1,4 @@
-/* Stands between one process of the tests and libc; see `shim` in support.rs. */
+/* Stands between one process of the tests and libc; see shim.rs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
