@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 
@@ -64,12 +65,19 @@ pub(crate) fn refuse(mut error: clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::MissingSubcommand {
         name_visible_subcommands(&mut error);
     }
+    let next = match error.kind() {
+        ErrorKind::UnknownArgument => Some(where_options_are(&mut error)),
+        _ => None,
+    };
     let json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && json {
         let text = error.to_string();
         let message = text.split("\n\n").next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        let error = serde_json::json!({ "reason": "INVALID_ARGUMENT", "message": message });
+        let mut error = serde_json::json!({ "reason": "INVALID_ARGUMENT", "message": message });
+        if let Some(next) = next {
+            error["hint"] = next.into();
+        }
         complain(serde_json::json!({ "error": error }).to_string());
         return ExitCode::from(exit::USAGE);
     }
@@ -92,4 +100,32 @@ fn name_visible_subcommands(error: &mut clap::Error) {
     };
     let visible = listed.into_iter().filter(|name| !hidden(name)).collect();
     error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(visible));
+}
+
+/// Says which help lists the options there are. What clap guesses instead is often another word: for
+/// `--nope` it guesses `--endpoints`. Slips are seldom in the first letter.
+fn where_options_are(error: &mut clap::Error) -> String {
+    let first_letter = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.trim_start_matches('-').chars().next(),
+        _ => None,
+    };
+    let [given, guess] =
+        [ContextKind::InvalidArg, ContextKind::SuggestedArg].map(|kind| first_letter(error, kind));
+    if given != guess {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    let usage = usage.unwrap_or_default();
+    let words = usage
+        .split_whitespace()
+        .skip_while(|word| *word == "Usage:");
+    let is_name = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_lowercase());
+    let command: Vec<&str> = words.take_while(is_name).collect();
+    let next = format!("`{} --help` lists the options", command.join(" "));
+    let mut tips = vec![StyledStr::from(next.clone())];
+    if let Some(ContextValue::StyledStrs(others)) = error.remove(ContextKind::Suggested) {
+        tips.extend(others);
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    next
 }

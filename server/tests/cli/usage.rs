@@ -147,6 +147,32 @@ fn a_refused_command_line_is_an_object_with_json() {
 }
 
 #[test]
+fn an_unknown_flag_is_answered_with_the_help_that_lists_the_known_ones() {
+    let cases = [
+        (
+            &["guard", "postgres", "--nope"][..],
+            "ringfence guard postgres",
+        ),
+        (&["lease", "list", "--nope"], "ringfence lease list"),
+        (&["serve", "--nope"], "ringfence serve"),
+        (&["lock", "a", "--nope", "--", "true"], "ringfence lock"),
+        (&["--nope"], "ringfence"),
+    ];
+    for (arguments, command) in cases {
+        let next = format!("`{command} --help` lists the options");
+        let said = run(arguments);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(&next), "{}", said.err);
+        assert!(!said.err.contains("'--endpoints'"), "{}", said.err);
+        let said = run(&[&["--json"], arguments].concat());
+        assert!(said.err.contains(&next), "{}", said.err);
+    }
+    // A slip is put right as before.
+    let said = run(&["lease", "list", "--endpoint", "a"]);
+    assert!(said.err.contains("'--endpoints'"), "{}", said.err);
+}
+
+#[test]
 fn help_tells_the_exit_codes() {
     for arguments in [&["--help"][..], &["lock", "--help"]] {
         let said = run(arguments);
