@@ -29,7 +29,7 @@ async fn a_stale_holder_is_refused_before_the_new_one_writes() {
     };
     assert_eq!(refused, FollowError::Refused(expected));
     assert!(!refused.is_retryable());
-    assert_eq!(guard.mark(), Some(token(8)), "nobody showed 9 yet");
+    assert_eq!(guard.mark(), Some(token(8)), "no client has shown 9 yet");
     followed
         .follower
         .admit(&guard, &fence("db#9"))

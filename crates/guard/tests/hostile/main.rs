@@ -54,7 +54,7 @@ async fn withstands<S: HostileStore>(
         let met = report.faults.get(hit).copied().unwrap_or(0);
         assert!(met >= 3, "{hit:?} was met {met} times: {report:?}");
     }
-    assert!(report.refused > 0, "nobody was refused: {report:?}");
+    assert!(report.refused > 0, "no write was refused: {report:?}");
     report
 }
 

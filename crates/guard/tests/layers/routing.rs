@@ -81,7 +81,7 @@ async fn a_fence_that_others_put_into_the_extensions_does_not_get_past_the_door(
 }
 
 #[tokio::test]
-async fn a_door_that_fails_lets_nobody_pass() {
+async fn a_door_that_fails_lets_no_request_pass() {
     let layer = FenceLayer::new(door_fn(|_| async {
         Err(TurnedAway::Later {
             reason: "UNAVAILABLE",

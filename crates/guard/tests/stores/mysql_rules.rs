@@ -301,7 +301,7 @@ fn an_effect_that_fails_is_rolled_back_with_its_mark_in_mysql() {
 }
 
 #[test]
-fn a_holder_whose_mysql_connection_is_killed_stops_nobody() {
+fn a_holder_whose_mysql_connection_is_killed_does_not_stop_the_next() {
     installed("cutting", async |database| {
         let (mut one, mut two) = (database.connect().await, database.connect().await);
         let id = one.id().unwrap();

@@ -360,7 +360,7 @@ fn a_connection_that_breaks_during_the_commit_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn a_holder_whose_connection_is_cut_between_check_and_write_stops_nobody() {
+fn a_holder_whose_connection_is_cut_between_check_and_write_does_not_stop_the_next() {
     installed("cutting", async |database| {
         let (mut one, mut two) = (database.connect().await, database.connect().await);
         let ask = "SELECT pg_backend_pid()";

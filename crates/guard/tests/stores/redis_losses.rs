@@ -147,7 +147,7 @@ fn a_full_server_that_evicts_nothing_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn a_replica_admits_nobody() {
+fn a_replica_admits_no_write() {
     run_to_end(async {
         let Some(server) = Redis::start(Disk::Memory, &[]) else {
             return;

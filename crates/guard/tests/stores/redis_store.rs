@@ -47,7 +47,7 @@ struct Part {
 
 #[expect(
     clippy::await_holding_refcell_ref,
-    reason = "the server is replaced only when nobody else uses it"
+    reason = "the server is replaced only when no other test uses it"
 )]
 impl AsyncStore for Part {
     type Connection = Holder;

@@ -83,7 +83,7 @@ fn a_server_that_is_gone_has_written_nothing() {
 }
 
 #[test]
-fn what_a_guard_remembers_refuses_nobody() {
+fn what_a_guard_remembers_refuses_no_holder() {
     run_to_end(async {
         let server = OddS3::start(Oddity::None).await;
         let store = server.store();

@@ -60,7 +60,7 @@ pub(crate) fn no_increment_is_lost<W: Worker>(name: &LeaseName, workers: Vec<W>,
     println!("{done} increments acknowledged, {refused} holders refused");
     assert!(
         done > 0 && refused > 0,
-        "nobody got in anybody's way: {done} done, {refused} refused"
+        "no writer got in the way of another: {done} done, {refused} refused"
     );
     let count = ended
         .into_iter()

@@ -36,8 +36,11 @@ fn passes<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Repo
         report.schedules > 200,
         "too few orders were played: {report:?}"
     );
-    assert!(report.refused > 0, "nobody was ever refused: {report:?}");
-    assert!(report.admitted > 0, "nobody was ever admitted: {report:?}");
+    assert!(report.refused > 0, "no write was ever refused: {report:?}");
+    assert!(
+        report.admitted > 0,
+        "no write was ever admitted: {report:?}"
+    );
     report
 }
 
