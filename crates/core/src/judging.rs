@@ -157,16 +157,34 @@ impl StateMachine {
         }
     }
 
-    fn owner(&self, id: SessionId) -> Option<&Principal> {
-        self.sessions.get(&id)?.owner.as_ref()
+    /// A refused release or revoke as its principal may hear it. A release needs no right, and to
+    /// revoke is none to read. So a principal that may not read the lease gets one answer, whether the
+    /// lease is held, by which session and with which token, or not at all.
+    pub(crate) fn without_hidden(
+        &self,
+        principal: Option<&Principal>,
+        refusal: Rejection,
+    ) -> Rejection {
+        match refusal {
+            Rejection::NotHolder { name, offered }
+            | Rejection::StaleToken { name, offered, .. }
+                if !self.may_read(principal, &name) =>
+            {
+                let current = None;
+                Rejection::StaleToken {
+                    name,
+                    offered,
+                    current,
+                }
+            }
+            shown => shown,
+        }
     }
 
-    /// Whether a session's principal may read this lease now.
-    pub(crate) fn may_read(&self, id: SessionId, name: &LeaseName) -> bool {
+    /// Whether a principal may read this lease now.
+    fn may_read(&self, principal: Option<&Principal>, name: &LeaseName) -> bool {
         let access = &self.state.access;
-        let session = self.sessions.get(&id);
-        let owner = session.and_then(|session| session.owner.as_ref());
-        access.mode() != Mode::Enforced || access.judge_read(owner, Scope::Name(name)).is_ok()
+        access.mode() != Mode::Enforced || access.judge_read(principal, Scope::Name(name)).is_ok()
     }
 
     /// Whether the session's principal may have one more lease or wait.

@@ -25,10 +25,16 @@ impl StateMachine {
                 return Ok(Outcome::Done);
             }
             if !(planted(Bug::RevokeByName) && current.is_some()) {
-                return Err(Rejection::StaleToken {
+                let refusal = Rejection::StaleToken {
                     name: name.clone(),
                     offered,
                     current,
+                };
+                // No revoke is remembered, so what its answer hides changes no state.
+                let caller = self.caller.as_ref().map(|caller| &caller.principal);
+                return Err(match planted(Bug::RevokeShowsHidden) {
+                    true => refusal,
+                    false => self.without_hidden(caller, refusal),
                 });
             }
         }

@@ -281,7 +281,7 @@ pub enum Rejection {
         name: LeaseName,
         /// The token offered.
         offered: FencingToken,
-        /// The token in force, if any, and if the session's principal may read the lease.
+        /// The token in force, if any, and if the principal that asks may read the lease.
         current: Option<FencingToken>,
     },
     /// The present grant with this token is another session's.

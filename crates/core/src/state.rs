@@ -5,10 +5,13 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::Bound;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::access::Access;
+use crate::access::change::Mode;
 use crate::access::principal::Principal;
 use crate::audit::{Audit, AuditRecord};
-use crate::ended::EndedSessions;
+use crate::ended::{EndedRecord, EndedSessions};
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
 use crate::lease::{GrantRecord, Lease};
@@ -365,14 +368,18 @@ impl Frozen {
         id.get() < self.header.next_session
     }
 
-    /// Whether a session is alive and this is its secret.
+    /// Whether a session is alive and this is its secret. Where rights bind, the cause of an end is for
+    /// its session too: it says which principal evicted it, and why.
     ///
     /// # Errors
     /// [`Rejection::SessionExpired`] or [`Rejection::WrongSecret`].
     pub fn authenticate(&self, id: SessionId, secret: &Secret) -> Result<(), Rejection> {
+        let binds = self.access.mode() == Mode::Enforced && !planted(Bug::EndShownToNumbers);
+        let other = |ended: &EndedRecord| binds && !ended.secret.proves(secret);
         match self.sessions.get(&id) {
             Some(session) if session.secret.proves(secret) => Ok(()),
             Some(_) => Err(Rejection::WrongSecret),
+            None if self.ended.get(id).is_some_and(other) => Err(Rejection::WrongSecret),
             None => {
                 let cause = self.session_end(id);
                 Err(Rejection::SessionExpired { cause })

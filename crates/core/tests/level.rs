@@ -4,10 +4,13 @@
 
 mod world;
 
+use ringfence_core::snapshot::Record;
 use ringfence_core::{
-    Acquire, Acquired, Ask, Command, Configure, Event, FencingToken, HolderData, Identity,
-    LEVEL_FIRST, LEVEL_REPEATS, LeaseName, Limit, Millis, Open, OpenId, Outcome, Rejection,
-    Request, RequestNumber, Secret, SessionId, Settings, StateMachine,
+    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, ClusterId, Command,
+    Configure, Event, FencingToken, HolderData, Identity, LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS,
+    LeaseName, Limit, Millis, Mode, NamePattern, Open, OpenId, Outcome, Principal,
+    PrincipalPattern, Rejection, Request, RequestNumber, Revoke, Rule, Secret, SessionId, Settings,
+    StateMachine, Verb,
 };
 use world::{World, opened};
 
@@ -195,4 +198,66 @@ fn one_entry_forgets_no_more_than_its_share_from_its_level_on() {
     let below = World::formed(LEVEL_FIRST, Settings::STANDARD);
     assert_eq!(forgotten_by_one_entry(below), 2_500);
     assert_eq!(forgotten_by_one_entry(World::new()), 2_000);
+}
+
+/// Who asks decides what the answer shows, and not what becomes of the state: no level begins with it.
+#[test]
+fn a_refused_revoke_leaves_one_state_whatever_its_answer_shows() {
+    let revoked_by = |principal: &str| {
+        let mut world = World::formed(LEVEL_ACCESS, Settings::STANDARD);
+        world.open(1, Millis::from_secs(60));
+        world.take(1, 1, "team/x");
+        let rules = [
+            ("cert:cn:bob", Verb::Revoke),
+            ("cert:cn:carol", Verb::Revoke),
+            ("cert:cn:carol", Verb::Observe),
+        ];
+        let rules = rules.map(|(who, verb)| {
+            AccessChange::AddRule(Rule {
+                principals: PrincipalPattern::parse(who).unwrap(),
+                verb,
+                names: Some(NamePattern::parse("team/*").unwrap()),
+            })
+        });
+        let mode = AccessChange::SetMode(Mode::Enforced);
+        let change = ChangeAccess {
+            cluster: ClusterId::new([1; 16]),
+            based_on: 0,
+            changes: rules.into_iter().chain([mode]).collect(),
+        };
+        let mut ask = |principal: Principal, command| {
+            let caller = Caller {
+                principal,
+                token: None,
+                node: 1,
+            };
+            world.apply(Command::Called(Box::new(Called { caller, command })))
+        };
+        let changed = ask(Principal::local(), Command::ChangeAccess(change));
+        assert!(
+            matches!(changed, Outcome::AccessChanged { .. }),
+            "{changed:?}"
+        );
+        let revoke = Revoke {
+            name: name("team/x"),
+            token: FencingToken::new(9).unwrap(),
+            now: false,
+            reason: String::new(),
+            operator: String::new(),
+        };
+        let principal = Principal::parse(principal).unwrap();
+        let Outcome::Rejected(refused) = ask(principal, Command::Revoke(revoke)) else {
+            panic!("no grant has that token");
+        };
+        let records: Vec<Record> = world.machine.records().collect();
+        (refused, records)
+    };
+    let (hidden, of_bob) = revoked_by("cert:cn:bob");
+    let (shown, of_carol) = revoked_by("cert:cn:carol");
+    let current = |refused| match refused {
+        Rejection::StaleToken { current, .. } => current.map(FencingToken::get),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((current(hidden), current(shown)), (None, Some(1)));
+    assert_eq!(of_bob, of_carol);
 }

@@ -165,15 +165,14 @@ impl Model {
         }
     }
 
-    /// What a session that may not read a lease hears of a release that is refused.
-    pub(super) fn as_shown(&self, id: SessionId, refused: Rejection) -> Rejection {
-        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+    /// What a principal that may not read a lease hears of its release or revoke that is refused.
+    pub(super) fn as_shown(&self, of: Option<&Principal>, refused: Rejection) -> Rejection {
         let (name, offered) = match &refused {
             Rejection::NotHolder { name, offered } => (name.clone(), *offered),
             Rejection::StaleToken { name, offered, .. } => (name.clone(), *offered),
             _ => return refused,
         };
-        let may = |verb| self.rights.judge(owner, verb, To::Lease(&name)).is_ok();
+        let may = |verb| self.rights.judge(of, verb, To::Lease(&name)).is_ok();
         if may(Verb::Observe) || may(Verb::Acquire) {
             return refused;
         }

@@ -81,7 +81,11 @@ impl Model {
                 Ok(cancelled) => Answer::CancelDone(cancelled),
             },
             Ask::Release { name, token, close } => match self.held_by(id, name, *token) {
-                Err(refused) => Answer::Refused(self.as_shown(id, refused)),
+                Err(refused) => {
+                    let session = self.session(id);
+                    let owner = session.and_then(|session| session.owner.as_ref());
+                    Answer::Refused(self.as_shown(owner, refused))
+                }
                 Ok(at) => {
                     self.end_grant(at, &EndCause::Released);
                     if *close {

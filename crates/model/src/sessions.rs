@@ -22,14 +22,20 @@ impl Model {
         self.ended.iter().find(|ended| ended.id == id)
     }
 
-    /// Whether the session is alive and this is its secret.
+    /// Whether the session is alive and this is its secret. Where rights bind, its end is for its
+    /// secret alone.
     pub(super) fn authenticate(&self, id: SessionId, secret: &Secret) -> Result<(), Rejection> {
         match self.session(id) {
             Some(session) if session.secret == *secret => Ok(()),
             Some(_) => Err(Rejection::WrongSecret),
-            None => Err(Rejection::SessionExpired {
-                cause: self.ended(id).map(|ended| ended.cause.clone()),
-            }),
+            None => match self.ended(id) {
+                Some(ended) if ended.secret != *secret && self.rights.mode == Mode::Enforced => {
+                    Err(Rejection::WrongSecret)
+                }
+                ended => Err(Rejection::SessionExpired {
+                    cause: ended.map(|ended| ended.cause.clone()),
+                }),
+            },
         }
     }
 
@@ -366,7 +372,7 @@ impl Model {
     fn revoke_again(&mut self, revoke: &Revoke, refused: Rejection) -> Outcome {
         let at = self.lease_at(&revoke.name);
         let Some(at) = at.filter(|&at| self.leases[at].revoked == Some(revoke.token)) else {
-            return Outcome::Rejected(refused);
+            return Outcome::Rejected(self.as_shown(self.principal(), refused));
         };
         if let Some(holder) = self.leases[at].unaware.filter(|_| revoke.now) {
             self.aware(holder.session, revoke.token);
