@@ -12,11 +12,13 @@ use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
+use ringfence_rest::refuse_page;
 use ringfence_services::{self as services, ConnectionPrincipals, Identified, ProvenPod, problem};
 use ringfence_tls::Connection;
+use serde_json::Map;
 use tonic::body::Body;
-use tonic::codegen::http::header::AUTHORIZATION;
-use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use tonic::codegen::http::{HeaderMap, Request, Response, StatusCode};
 use tonic::transport::server::Connected;
 use tower::{Layer, Service};
 
@@ -226,6 +228,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(refused) = by_a_page(&request) {
+            return Either::Right(ready(Ok(refused)));
+        }
         if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
             if let Err(refused) = self.layer.admit(&info.peer, &info.principals, &mut request) {
                 let refused = problem::refused(request.headers(), refused);
@@ -235,6 +240,39 @@ where
         }
         Either::Left(self.service.call(request))
     }
+}
+
+/// Refuses what a browser may send to any node for a page of any site: it asks first only before a
+/// request that declares gRPC or JSON, or that has headers of its own. A client certificate and a mode
+/// that binds no rights would make that page the person who sits there.
+fn by_a_page(request: &Request<Body>) -> Option<Response<Body>> {
+    let (headers, path) = (request.headers(), request.uri().path());
+    let is_grpc = problem::is_grpc(headers);
+    if let Err(refusal) = refuse_page(headers, request.uri()) {
+        return Some(match is_grpc {
+            true => problem::refused(headers, refusal),
+            false => problem::problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()),
+        });
+    }
+    if is_grpc || !is_grpc_path(path) {
+        return None;
+    }
+    let got = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let got = got.map_or("none".into(), String::from_utf8_lossy);
+    let allowed = "application/grpc for a call of gRPC; /v1/openapi.json lists the calls in JSON";
+    let refusal = Refusal::invalid("Content-Type", got, allowed);
+    Some(problem::problem_as(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        &refusal,
+        Map::new(),
+    ))
+}
+
+/// Whether a path names a call of gRPC: `/PACKAGE.SERVICE/METHOD`. No other path begins with a name
+/// that has a dot.
+fn is_grpc_path(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next();
+    first.is_some_and(|first| first.contains('.'))
 }
 
 /// What was shown proves nothing, or nothing yet; nothing was done.

@@ -51,7 +51,7 @@ use crate::query::Query;
 use crate::routes::{Does, Found, find};
 
 pub use console::Console;
-pub use pages::{CONSOLE_HEADER, admit_console};
+pub use pages::{CONSOLE_HEADER, admit_console, refuse_page};
 pub use window::validity;
 
 /// The description of all calls, OpenAPI 3.1.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use http::header::{ACCEPT_LANGUAGE, HOST, HeaderName, HeaderValue, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, Uri};
 use ringfence_proto::Refusal;
 use ringfence_services::problem::problem_as;
 use serde_json::Map;
@@ -20,22 +20,32 @@ use crate::heads::values;
 /// `Sec-Fetch-Site` if it reads, without TLS. It does say which languages it accepts, which programs
 /// hardly ever do. Node.js and Deno accept `*` in every request, which no browser does.
 ///
-/// The console is the one page that may ask, where [`admit_console`] has looked.
+/// # Errors
+/// What is allowed in place of it; nothing was done.
+pub fn refuse_page(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let names_languages = || values(headers, &ACCEPT_LANGUAGE).any(|accepted| accepted != "*");
+    let is_rebound = || names_languages() && has_a_public_name(headers, uri);
+    let by_a_page =
+        headers.contains_key(ORIGIN) || site.map_or_else(is_rebound, |site| site != b"none");
+    if !by_a_page {
+        return Ok(());
+    }
+    let allowed = "requests of programs; a page's server has to ask for it";
+    Err(Refusal::invalid(
+        "Origin",
+        "a request of a web page",
+        allowed,
+    ))
+}
+
+/// The answer to a web page. The console is the one page that may ask, where [`admit_console`] has
+/// looked.
 pub(crate) fn by_a_page(head: &Parts) -> Option<Response<Body>> {
     if head.extensions.get::<ByConsole>().is_some() {
         return None;
     }
-    let headers = &head.headers;
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let names_languages = || values(headers, &ACCEPT_LANGUAGE).any(|accepted| accepted != "*");
-    let is_rebound = || names_languages() && has_a_public_name(head);
-    let by_a_page =
-        headers.contains_key(ORIGIN) || site.map_or_else(is_rebound, |site| site != b"none");
-    if !by_a_page {
-        return None;
-    }
-    let allowed = "requests of programs; a page's server has to ask for it";
-    let refusal = Refusal::invalid("Origin", "a request of a web page", allowed);
+    let refusal = refuse_page(&head.headers, &head.uri).err()?;
     Some(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
 }
 
@@ -69,7 +79,7 @@ pub fn admit_console(head: &mut Parts, is_proven: bool) -> Result<(), Refusal> {
                        the client port, see /v1/openapi.json there";
         return Err(Refusal::invalid("Origin", "another request", allowed));
     }
-    if !is_proven && has_a_public_name(head) {
+    if !is_proven && has_a_public_name(&head.headers, &head.uri) {
         let allowed = "a token, TLS (--http-cert-file), or an address or a name without dots in place \
                        of this name, since a page of a site with this name would look the same";
         return Err(Refusal::invalid(
@@ -86,10 +96,10 @@ pub fn admit_console(head: &mut Parts, is_proven: bool) -> Result<(), Refusal> {
 /// Whether a site of the Internet could have this name: no address, no name of this machine, and no
 /// name without a dot. One that cannot be read could be any: a browser may resolve what this does not
 /// understand. A request that names several hosts has such a name if one of them is.
-fn has_a_public_name(head: &Parts) -> bool {
-    let named = values(&head.headers, &HOST).filter(|host| !host.is_empty());
+fn has_a_public_name(headers: &HeaderMap, uri: &Uri) -> bool {
+    let named = values(headers, &HOST).filter(|host| !host.is_empty());
     let named = named.map(|host| Authority::try_from(host.as_bytes()).ok());
-    let asked = head.uri.authority().cloned().map(Some);
+    let asked = uri.authority().cloned().map(Some);
     named.chain(asked).any(|host| host.is_none_or(is_public))
 }
 

@@ -14,6 +14,7 @@ mod members;
 mod metrics;
 mod notify;
 mod own_files;
+mod pages;
 mod peer_tls;
 mod process;
 mod reach;
