@@ -10,6 +10,7 @@ use ringfence_core::{
     Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb, WriteObject,
 };
 use ringfence_proto::Refusal;
+use ringfence_proto::v1::Reason;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
@@ -179,6 +180,27 @@ impl ObjectService {
         fresh: Fresh,
     ) -> Result<Frozen, ObjectRefused> {
         self.state(caller, Some(Scope::Prefix(prefix)), fresh).await
+    }
+
+    /// Whether the caller may go on to read these objects: a stream ends with its caller's right, and
+    /// with its credential, also while it has nothing to say. A node that may know old rights alone
+    /// ends none.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`] says what the caller lacks.
+    pub fn judge_reader(&self, caller: &ObjectCaller, prefix: &str) -> Result<(), ObjectRefused> {
+        if self.context.node.access_mode() != Mode::Enforced {
+            return Ok(());
+        }
+        let who = &caller.who;
+        if who.has_expired() {
+            return Err(expired().into());
+        }
+        let may = |access: &Access| access.judge_read(who.principal(), Scope::Prefix(prefix));
+        match self.context.look_early(who, may) {
+            Err(refusal) if refusal.reason == Reason::Unavailable => Ok(()),
+            judged => Ok(judged?),
+        }
     }
 
     /// Whether the caller holds this lease through its object, as far as this node knows.

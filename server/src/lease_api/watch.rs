@@ -17,7 +17,7 @@ use ringfence_lease_api::selector::Selector;
 use ringfence_lease_api::shown::{self as encoded, Change};
 use ringfence_lease_api::table::Rows;
 use ringfence_lease_api::{Failure, Lease};
-use ringfence_services::Fresh;
+use ringfence_services::{Fresh, ObjectRefused};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
@@ -29,6 +29,8 @@ use super::{Asked, LeaseApi};
 
 /// How often a watch looks whether anything has changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// After how many looks the caller is judged again: about 1 s.
+const JUDGED_LOOKS: u32 = 20;
 /// After how many looks without news a bookmark says where the watch stands: about 30 s.
 const BOOKMARK_LOOKS: u32 = 600;
 /// The longest a watch lasts; its client begins another one.
@@ -207,12 +209,17 @@ impl Watch {
     }
 
     async fn run(&mut self, bookmarks: bool) -> Result<(), Over> {
-        let mut quiet_looks = 0;
+        let (mut quiet_looks, mut unjudged_looks) = (0, 0);
         loop {
             tokio::select! {
                 () = sleep(LOOK_INTERVAL) => {}
                 () = self.api.objects.stopped() => return Err(Over),
                 () = self.lines.closed() => return Err(Over),
+            }
+            unjudged_looks += 1;
+            if unjudged_looks >= JUDGED_LOOKS {
+                unjudged_looks = 0;
+                self.judge().await?;
             }
             if self.api.objects.version() > self.sent && self.look().await? {
                 quiet_looks = 0;
@@ -222,6 +229,15 @@ impl Watch {
                 self.bookmark(false).await?;
                 quiet_looks = 0;
             }
+        }
+    }
+
+    /// Ends with the right and the credential of the caller.
+    async fn judge(&mut self) -> Result<(), Over> {
+        let judged = (self.api.objects).judge_reader(&self.asked.caller, &self.prefix);
+        match judged {
+            Ok(()) => Ok(()),
+            Err(refused) => self.refuse(&refused).await,
         }
     }
 
@@ -235,14 +251,7 @@ impl Watch {
             .await;
         let state = match looked {
             Ok(state) => state,
-            Err(refused) => {
-                let what = What {
-                    verb: "watch",
-                    namespace: "",
-                    name: "",
-                };
-                return self.fail(&failures::of(what, &refused)).await;
-            }
+            Err(refused) => return self.refuse(&refused).await,
         };
         let forgotten = state.objects_forgotten();
         if self.sent < forgotten {
@@ -304,7 +313,16 @@ impl Watch {
         }
     }
 
-    async fn fail(&mut self, failure: &Failure) -> Result<bool, Over> {
+    async fn refuse<T>(&mut self, refused: &ObjectRefused) -> Result<T, Over> {
+        let what = What {
+            verb: "watch",
+            namespace: "",
+            name: "",
+        };
+        self.fail(&failures::of(what, refused)).await
+    }
+
+    async fn fail<T>(&mut self, failure: &Failure) -> Result<T, Over> {
         self.send(encoded::error(failure)).await?;
         Err(Over)
     }

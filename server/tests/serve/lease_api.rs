@@ -258,6 +258,37 @@ async fn a_write_is_based_on_a_version_and_a_watch_shows_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_watch_without_news_ends_with_the_right_and_with_the_ban_of_its_caller() {
+    let node = Secured::start().await;
+    let rule = ("observe", "k8s/shop/*");
+    let banned = node.principal("banned", &[rule]);
+    let revoked = node.principal("revoked", &[rule]);
+    let stays = node.principal("stays", &[rule]);
+    let watch = format!("{LEASES}?watch=true&allowWatchBookmarks=true&timeoutSeconds=8");
+    let watch = |token: &str| {
+        let mut command = node.curl(Some(token), &watch);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let watching = [&banned, &revoked, &stays].map(|token| watch(token));
+    sleep(Duration::from_secs(1)).await;
+    node.operate(&["access", "ban", "token:banned"]);
+    node.operate(&["access", "revoke", "token:revoked", rule.0, rule.1]);
+    let seen = watching.map(|watching| {
+        let lines = watching.wait_with_output().unwrap().stdout;
+        String::from_utf8(lines).unwrap()
+    });
+    for lines in &seen[..2] {
+        let last = lines.lines().last().unwrap_or_default();
+        let event: Value = serde_json::from_str(last).unwrap_or_else(|_| panic!("{lines}"));
+        assert_eq!(event["type"], "ERROR", "{lines}");
+        let code = event["object"]["code"].as_u64();
+        assert!(matches!(code, Some(401 | 403)), "{lines}");
+    }
+    assert!(!seen[2].contains("ERROR"), "{}", seen[2]);
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_answers_what_the_write_would() {
     let node = Secured::start().await;
     // Its token names no Pod: it may acquire and renew, and not release.
