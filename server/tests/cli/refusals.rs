@@ -68,17 +68,27 @@ fn a_refusal_is_one_line_with_the_caller_and_the_rule_that_it_lacks() {
         let output = people.env("RINGFENCE_TOKEN_FILE", &token).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         let first = text.lines().next().unwrap();
+        // As a shell takes it.
+        let typed = rule.replace('*', "'*'");
         assert_eq!(output.status.code(), Some(77), "{text}");
         assert!(
             first.starts_with("error: no rule allows token:ci to "),
             "{text}"
         );
         assert!(
-            first.ends_with(&format!("ringfence access grant {rule}")),
+            first.ends_with(&format!("ringfence access grant {typed}")),
             "{text}"
         );
         assert!(text.contains("access whoami"), "{text}");
     }
+    // Any lease does for a session, so no rule for all of them is named.
+    let said = node.with_token(&token, &["session", "open"]);
+    refused(&said, 77, "PERMISSION_DENIED");
+    let message = said.error()["message"].to_string();
+    assert!(
+        message.contains("access grant token:ci acquire NAMES") && !message.contains('*'),
+        "{message}"
+    );
     // A caller learns who it is and what it may do itself, unless it is banned.
     let own = node.with_token(&token, &["access", "test", "observe", "db"]);
     assert_eq!(own.code, Some(1), "{own:?}");

@@ -1,11 +1,12 @@
 //! What the core rejects, as refusals.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ringfence_core::{
     ClusterTime, FencingToken, Holder, InvalidAccess, InvalidSetting, LOCK_DELAY_MAX, Limit,
     Millis, OPEN_AGE_MAX, Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX,
-    UNCONFIRMED_MAX, WAIT_MAX,
+    UNCONFIRMED_MAX, Verb, WAIT_MAX,
 };
 
 use super::{Refusal, table};
@@ -216,10 +217,21 @@ fn permission_denied(needed: &Rule) -> Refusal {
         None => verb.to_string(),
     };
     let principal = &needed.principals;
-    let message = format!(
-        "no rule allows {principal} to {what}; ask an administrator for it: ringfence access grant \
-         {needed}"
-    );
+    let typed = needed.to_string();
+    let typed: Vec<_> = typed.split(' ').map(as_argument).collect();
+    let typed = typed.join(" ");
+    let message = match (verb, names.as_deref()) {
+        // Any lease does to open a session, so all of them are more than it needs.
+        (Verb::Acquire, Some("*")) => format!(
+            "no rule allows {principal} to acquire any lease, so it may open no session; ask an \
+             administrator for the leases that it needs: ringfence access grant {} acquire NAMES",
+            as_argument(&principal.to_string())
+        ),
+        _ => format!(
+            "no rule allows {principal} to {what}; ask an administrator for it: ringfence access grant \
+             {typed}"
+        ),
+    };
     let refusal = Refusal::new(Reason::PermissionDenied, message)
         .with("principal", principal)
         .with("verb", verb)
@@ -227,6 +239,15 @@ fn permission_denied(needed: &Rule) -> Refusal {
     match names {
         Some(names) => refusal.with("names", names),
         None => refusal,
+    }
+}
+
+/// The text as one argument of a shell, which would put the names of files in place of a `*`.
+fn as_argument(text: &str) -> Cow<'_, str> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("'{}'", text.replace('\'', r"'\''"))),
     }
 }
 
