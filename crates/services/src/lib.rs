@@ -20,6 +20,7 @@ mod clients;
 mod cluster;
 mod connection;
 mod deadline;
+mod displaced;
 mod history;
 mod keep_alive;
 mod leases;
@@ -44,6 +45,7 @@ mod status;
 mod unknown;
 mod waits;
 mod watch;
+mod watchers;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -56,9 +58,10 @@ use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
 use crate::caller::Who;
-use crate::limits::{BACKUPS_MAX, WATCHERS_MAX};
+use crate::limits::BACKUPS_MAX;
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
+use crate::watchers::Watchers;
 use proposals::Proposal;
 use rates::Rates;
 use reads::Query;
@@ -81,6 +84,7 @@ pub use rates::{ConnectionPrincipals, Meter, PrincipalRates, is_health};
 pub use refusals::{RefusalCounts, Refusals, Refused};
 pub use rights::FIGURES;
 pub use sessions::SessionService;
+pub use watchers::WatchPlace;
 
 /// What all services share.
 #[derive(Clone)]
@@ -92,7 +96,7 @@ pub struct Context {
     /// What the connections of clients borrow from.
     pool: Arc<Pool>,
     /// A place for each watcher that this node may still serve.
-    watchers: Arc<Semaphore>,
+    watchers: Watchers,
     /// A place for each backup that this node may still write.
     backups: Arc<Semaphore>,
     /// The present states that watches are telling.
@@ -115,7 +119,7 @@ impl Context {
             metrics: Metrics::new(),
             stopping,
             pool,
-            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            watchers: Watchers::default(),
             backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             presents: Presents::new(),
             own_id: Arc::default(),

@@ -67,6 +67,8 @@ pub(crate) const BACKUP_STALL_MAX: Duration = Duration::from_secs(30);
 
 /// The most watches, of leases and of floors, that a node serves at a time.
 pub(crate) const WATCHERS_MAX: usize = 10_000;
+/// The most of them that one principal may have where rights bind.
+pub(crate) const WATCHERS_PER_PRINCIPAL_MAX: usize = WATCHERS_MAX / 4;
 /// The most events that are reported in one message of a watch. With names, identities and data at
 /// their limits such a message has about 100 KiB, and each watch has a few of them in memory.
 pub(crate) const EVENTS_PER_MESSAGE_MAX: usize = 64;
@@ -102,8 +104,8 @@ pub(crate) const PAGE_BYTES_MAX: usize = (4 << 20) - (64 << 10);
 pub(crate) const PAGE_BYTES_PER_ITEM: usize = 2 << 10;
 /// How long a page that was asked for waits for its room until it is refused.
 pub(crate) const PAGE_ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The most lists whose later pages a node can still answer; the one that was not asked for longest
-/// goes first. Each keeps in memory what has changed since its first page, at most as much as the
+/// The most lists whose later pages a node can still answer; of the principal that has most of them, the
+/// one that was not asked for longest goes first. Each keeps in memory what has changed since its first page, at most as much as the
 /// whole state takes.
 pub(crate) const LISTINGS_MAX: usize = 8;
 /// How long a node keeps a list, from its first page on.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prost::Message;
-use ringfence_core::{Access, Frozen, Mode, Scope};
+use ringfence_core::{Access, Frozen, Mode, Principal, Scope};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::{Refusal, v1, wire};
 
@@ -16,6 +16,7 @@ use super::Context;
 use super::paging::{Page, page_room};
 use crate::caller::Who;
 use crate::clients::{Account, Reserved};
+use crate::displaced::displaced;
 use crate::limits::{LISTING_AGE_MAX, LISTINGS_MAX, PAGE_BYTES_MAX};
 use crate::rights::judged;
 
@@ -36,6 +37,7 @@ struct Listing {
     id: u64,
     /// The node that has it.
     node: u64,
+    principal: Option<Principal>,
     prefix: String,
     at: v1::ReadPoint,
     state: Frozen,
@@ -130,10 +132,12 @@ impl Listings {
         listing.id = kept.next_id;
         let listing = Arc::new(listing);
         kept.listings.push_back(listing.clone());
-        let oldest = if kept.listings.len() > LISTINGS_MAX {
-            kept.listings.pop_front()
-        } else {
-            None
+        let oldest = match kept.listings.len() > LISTINGS_MAX {
+            true => {
+                let principals = kept.listings.iter().map(|it| it.principal.as_ref());
+                displaced(principals).and_then(|at| kept.listings.remove(at))
+            }
+            false => None,
         };
         drop(kept);
         drop(oldest);
@@ -179,6 +183,7 @@ async fn begin(
     let listing = Listing {
         id: 0,
         node: context.node.status().node_id.unwrap_or_default(),
+        principal: who.principal().cloned(),
         prefix: ask.prefix,
         at,
         state,
@@ -321,6 +326,7 @@ mod tests {
         Listing {
             id: 5,
             node: 2,
+            principal: None,
             prefix: String::new(),
             at: v1::ReadPoint {
                 index: 7,

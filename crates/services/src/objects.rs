@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::watchers::WatchPlace;
 use http::Extensions;
 use ringfence_core::{
     Access, ClusterId, Command, Frozen, LEVEL_OBJECTS, LeaseName, Mode, ObjectView, ObjectWritten,
@@ -11,15 +12,13 @@ use ringfence_core::{
 };
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use crate::Context;
 use crate::caller::{Identified, Who};
 use crate::clients::{Account, Client};
-use crate::limits::WATCHERS_MAX;
 use crate::rights::{expired, judged};
-use crate::status::{RETRY_AFTER, limit, not_proposed, not_read, unexpected};
+use crate::status::{RETRY_AFTER, not_proposed, not_read, unexpected};
 
 /// How often a state is looked at for a version that is awaited.
 const VERSION_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -269,13 +268,9 @@ impl ObjectService {
     /// A place for one more watch of this node.
     ///
     /// # Errors
-    /// [`ObjectRefused`] if it serves as many as it may.
-    pub fn watch_place(&self) -> Result<OwnedSemaphorePermit, ObjectRefused> {
-        let watchers = Arc::clone(&self.context.watchers);
-        watchers.try_acquire_owned().map_err(|_| {
-            let advice = "watch at another node, or with fewer watches";
-            limit("watchers_per_node", WATCHERS_MAX, advice).into()
-        })
+    /// [`ObjectRefused`] if it, or this caller, has as many as it may.
+    pub fn watch_place(&self, caller: &ObjectCaller) -> Result<WatchPlace, ObjectRefused> {
+        Ok(self.context.watch_place(&caller.who)?)
     }
 
     /// Resolves when the node is stopping.

@@ -26,6 +26,7 @@ use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use crate::limits::{ACCESS_LOOK_INTERVAL, CAUGHT_UP_AFTER};
 use crate::unknown::is_unknown;
+use crate::watchers::WatchPlace;
 
 /// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
 /// this name: it stands in a rule as that of a lease would, so that the right to it alone can be given.
@@ -219,6 +220,12 @@ impl Context {
     /// Refuses a caller that is banned, or whose cluster token is revoked.
     pub(crate) fn admit(&self, who: &Who) -> Result<(), Refusal> {
         self.look_early(who, |_| Ok(()))
+    }
+
+    /// A place for one more watch of this caller.
+    pub(crate) fn watch_place(&self, who: &Who) -> Result<WatchPlace, Refusal> {
+        let bind = self.node.access_mode() == Mode::Enforced;
+        self.watchers.take(who.principal(), bind)
     }
 
     /// Refuses a caller that may not do this.

@@ -21,7 +21,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::WirePosition;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{EventFeed, Known, Position};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, timeout};
 use tonic::Status;
@@ -31,10 +31,11 @@ use crate::caller::Who;
 use crate::clients::{Account, Held};
 use crate::limits::{
     EVENTS_PER_MESSAGE_MAX, WATCH_EVENT_BYTES_EXPECTED, WATCH_MESSAGE_BYTES_EXPECTED,
-    WATCH_MESSAGES_MAX, WATCH_QUIET_MAX, WATCHERS_MAX,
+    WATCH_MESSAGES_MAX, WATCH_QUIET_MAX,
 };
 use crate::rights::{expired, judged};
-use crate::status::{RETRY_AFTER, limit, not_read};
+use crate::status::{RETRY_AFTER, not_read};
+use crate::watchers::WatchPlace;
 
 pub(super) use floors::floors;
 pub(super) use leases::leases;
@@ -100,7 +101,7 @@ struct Watch<V: View> {
     who: Who,
     /// The change of rights that `who` was last judged behind.
     judged_at: Option<u64>,
-    _place: OwnedSemaphorePermit,
+    _place: WatchPlace,
 }
 
 /// How many names of a state are looked at for one page.
@@ -127,13 +128,7 @@ fn begin<V: View>(
 ) -> Result<Messages<V::Message>, Refusal> {
     context.admit(&who)?;
     let (cluster, _) = context.cluster()?;
-    let place = context.watchers.clone().try_acquire_owned().map_err(|_| {
-        limit(
-            "watchers_per_node",
-            WATCHERS_MAX,
-            "watch at another node, or with fewer watches",
-        )
-    })?;
+    let place = context.watch_place(&who)?;
     let (out, messages) = mpsc::channel(WATCH_MESSAGES_MAX);
     let feed = context.node.events();
     let watch = Watch {

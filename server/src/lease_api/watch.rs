@@ -17,8 +17,8 @@ use ringfence_lease_api::selector::Selector;
 use ringfence_lease_api::shown::{self as encoded, Change};
 use ringfence_lease_api::table::Rows;
 use ringfence_lease_api::{Failure, Lease};
-use ringfence_services::{Fresh, ObjectRefused};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use ringfence_services::{Fresh, ObjectRefused, WatchPlace};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 
@@ -55,7 +55,7 @@ struct Watch {
     received: Option<Frozen>,
     lines: mpsc::Sender<Vec<u8>>,
     first: bool,
-    _place: OwnedSemaphorePermit,
+    _place: WatchPlace,
 }
 
 /// The watch is over.
@@ -77,7 +77,7 @@ impl LeaseApi {
         };
         let failed = |refused| failures::of(what, &refused);
         let prefix = prefix_of(namespace.as_deref());
-        let place = self.objects.watch_place().map_err(failed)?;
+        let place = self.objects.watch_place(&asked.caller).map_err(failed)?;
         let from = options.resource_version.filter(|version| *version > 0);
         let state = self
             .objects
