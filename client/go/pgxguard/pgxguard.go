@@ -40,7 +40,7 @@ func (g *Guard) Admit(ctx context.Context, tx pgx.Tx, fence ringfence.Fence) err
 		return fmt.Errorf("%w: the fence is of lease %q, but this is guarded by lease %q", guard.ErrWrongLease, fence.Name, g.lease)
 	}
 	// As text: pgx has no conversion of a uint64 to a numeric by itself in every mode.
-	_, err := tx.Exec(ctx, "SELECT ringfence.admit($1::text, ($2::text)::numeric)", fence.Name, fmt.Sprint(fence.Token))
+	_, err := tx.Exec(ctx, "SELECT ringfence.admit($1::pg_catalog.text, ($2::pg_catalog.text)::numeric)", fence.Name, fmt.Sprint(fence.Token))
 	var told *pgconn.PgError
 	if !errors.As(err, &told) {
 		return err

@@ -51,84 +51,142 @@
 --   42P16     WRONG_SHAPE           ringfence.marks was not made by this file
 --   42P07     OTHER_MARKS           there are marks in other schemas as well: a service that uses them
 --                                   would admit a token that is stale here
+--   42501     NOT_OWNED             the schema `ringfence`, what is in it, or what an earlier release has
+--                                   made belongs to a role that is not trusted, and could be changed by it
+--
+-- Trusted are the role that runs this file, and superusers. To run it again as another role, a superuser
+-- too, SET ROLE to the owner before.
 --
 -- An earlier release made a table `ringfence_marks` in the first schema of the search path. Where there
 -- is one such table, this file moves it, with its functions and the triggers that call them. Services of
--- that release fail from then on, and write nothing.
+-- that release fail from then on, and write nothing. Once ringfence.marks is there, objects of those names
+-- that belong to others are of no account.
 --
 -- The functions run with the rights of their caller, who needs SELECT, INSERT and UPDATE on
 -- ringfence.marks. Not DELETE: no row of it is ever deleted. To run this file takes CREATE on the
 -- database, or, where the schema is there, to own it.
+--
+-- It is one statement, so that it happens as a whole or not at all, however a client sends it. In it names
+-- without a schema are those of pg_catalog, whatever the session's search path says, which comes back
+-- behind it: other roles may be able to create in that path, and what they put there would run with the
+-- rights of the role that runs this file.
 
-DO $$
+DO $ringfence$
+DECLARE
+    -- These types are looked for before the path is set.
+    session_path pg_catalog.text;
+    trusted pg_catalog.oid[];
+    homes pg_catalog.oid[];
+    one pg_catalog.record;
 BEGIN
+    session_path := pg_catalog.current_setting('search_path');
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+    -- Services that start together install together; `CREATE ... IF NOT EXISTS` alone fails for all but one
+    -- of them then. The number is "ringfenc" in ASCII.
+    PERFORM pg_advisory_xact_lock(8244241983257013859);
+
+    -- Not the roles that were granted to this one: up to PostgreSQL 14 a role can grant itself to any other.
+    SELECT array_agg(oid) INTO trusted FROM pg_roles WHERE rolsuper OR rolname = current_user;
+
     IF to_regnamespace('ringfence') IS NULL THEN
         CREATE SCHEMA ringfence;
         -- It lets names be found, no more; each table has rights of its own.
         GRANT USAGE ON SCHEMA ringfence TO PUBLIC;
     END IF;
-END
-$$;
 
--- Moves what an earlier release has made, and refuses a second table of marks.
-DO $$
-DECLARE
-    homes oid[];
-    old record;
-BEGIN
+    -- Moves what an earlier release has made, and refuses a second table of marks.
     SELECT array_agg(DISTINCT home) INTO homes FROM (
-        SELECT relnamespace AS home FROM pg_class
+        SELECT relnamespace AS home, relowner AS owner FROM pg_class
             WHERE relname = 'ringfence_marks' AND relkind IN ('r', 'p') AND relpersistence <> 't'
         UNION ALL
-        SELECT pronamespace FROM pg_proc
+        SELECT pronamespace, proowner FROM pg_proc
             WHERE proname IN ('ringfence_admit', 'ringfence_raise', 'ringfence_guarded')
                 AND NOT pg_is_other_temp_schema(pronamespace) AND pronamespace <> pg_my_temp_schema()
-    ) AS found;
-    IF homes IS NULL THEN
-        RETURN;
-    END IF;
-    IF cardinality(homes) > 1 OR to_regclass('ringfence.marks') IS NOT NULL THEN
-        RAISE EXCEPTION 'OTHER_MARKS: there are tables ringfence_marks, or functions of them, in %; '
-            'expected marks in ringfence.marks alone',
-            (SELECT string_agg(format('schema %I', nspname), ', ' ORDER BY nspname)
-                FROM pg_namespace WHERE oid = ANY (homes))
-            USING ERRCODE = 'duplicate_table',
-                  HINT = 'Stop what uses them, keep one of them at most, and drop the others with their '
-                      'functions ringfence_*; run this again, then raise each mark to that of the '
-                      'dropped table with ringfence.advance_to.';
-    END IF;
-    FOR old IN
-        SELECT proname AS name, pg_get_function_identity_arguments(oid) AS arguments,
-            CASE proname WHEN 'ringfence_raise' THEN 'raise_mark' ELSE substr(proname, 11) END AS renamed
-        FROM pg_proc
-        WHERE pronamespace = homes[1] AND proname IN ('ringfence_admit', 'ringfence_advance',
-            'ringfence_advance_to', 'ringfence_token', 'ringfence_guarded', 'ringfence_raise',
-            'ringfence_stale', 'ringfence_checked', 'ringfence_mark_stays')
-    LOOP
-        EXECUTE format('ALTER FUNCTION %s.%I(%s) SET SCHEMA ringfence',
-            homes[1]::regnamespace, old.name, old.arguments);
-        EXECUTE format('ALTER FUNCTION ringfence.%I(%s) RENAME TO %I',
-            old.name, old.arguments, old.renamed);
-    END LOOP;
-    IF to_regclass(format('%s.ringfence_marks', homes[1]::regnamespace)) IS NOT NULL THEN
-        EXECUTE format('ALTER TABLE %s.ringfence_marks SET SCHEMA ringfence', homes[1]::regnamespace);
-        ALTER TABLE ringfence.ringfence_marks RENAME TO marks;
-    END IF;
-END
-$$;
+    ) AS made WHERE owner = ANY (trusted);
 
--- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
--- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
--- every write of a mark; the functions check what they insert.
-CREATE TABLE IF NOT EXISTS ringfence.marks (
-    name text COLLATE "C" PRIMARY KEY,
-    mark bigint NOT NULL
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+    -- Refuses what a role that is not trusted could change later, or has made in wait for this.
+    SELECT * INTO one FROM (
+        SELECT 'schema ringfence' AS what, nspowner AS owner FROM pg_namespace WHERE nspname = 'ringfence'
+        UNION ALL
+        SELECT format('%s', oid::regclass), relowner FROM pg_class
+            WHERE relnamespace = 'ringfence'::regnamespace
+        UNION ALL
+        SELECT format('function %s', oid::regprocedure), proowner FROM pg_proc
+            WHERE pronamespace = 'ringfence'::regnamespace
+        UNION ALL
+        SELECT format('table %s', oid::regclass), relowner FROM pg_class
+            WHERE relname = 'ringfence_marks' AND relkind IN ('r', 'p') AND relpersistence <> 't'
+                AND homes IS NULL AND to_regclass('ringfence.marks') IS NULL
+        UNION ALL
+        SELECT format('function %s', oid::regprocedure), proowner FROM pg_proc
+            WHERE proname IN ('ringfence_admit', 'ringfence_raise', 'ringfence_guarded')
+                AND NOT pg_is_other_temp_schema(pronamespace) AND pronamespace <> pg_my_temp_schema()
+                AND homes IS NULL AND to_regclass('ringfence.marks') IS NULL
+    ) AS adopted WHERE owner <> ALL (trusted) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'NOT_OWNED: % belongs to role "%"; expected role "%", which runs this, or a superuser',
+            one.what, pg_get_userbyid(one.owner), current_user
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'If that role has run this file before, and is trusted, run it as that role (SET ROLE). '
+                      'Else see what it has made, and drop it, or give it to the role that runs this with '
+                      'ALTER ... OWNER TO.';
+    END IF;
+    SELECT grantee INTO one FROM pg_namespace, aclexplode(nspacl)
+        WHERE nspname = 'ringfence' AND privilege_type = 'CREATE' AND grantee <> ALL (trusted) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'NOT_OWNED: % may create in schema ringfence, a function ringfence.admit of its own for '
+            'example; expected CREATE for its owner alone',
+            CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE format('role "%s"', pg_get_userbyid(one.grantee)) END
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'See what is in the schema, then REVOKE CREATE ON SCHEMA ringfence from it, and run this '
+                      'again.';
+    END IF;
 
--- A table that was there before: without the key it holds several marks of one lease, unlogged it loses
--- them in a crash, and row security hides them from some roles.
-DO $$
-BEGIN
+    IF homes IS NOT NULL THEN
+        IF cardinality(homes) > 1 OR to_regclass('ringfence.marks') IS NOT NULL THEN
+            RAISE EXCEPTION 'OTHER_MARKS: there are tables ringfence_marks, or functions of them, in %; '
+                'expected marks in ringfence.marks alone',
+                (SELECT string_agg(format('schema %I', nspname), ', ' ORDER BY nspname)
+                    FROM pg_namespace WHERE oid = ANY (homes))
+                USING ERRCODE = 'duplicate_table',
+                      HINT = 'Stop what uses them, keep one of them at most, and drop the others with their '
+                          'functions ringfence_*; run this again, then raise each mark to that of the '
+                          'dropped table with ringfence.advance_to.';
+        END IF;
+        FOR one IN
+            SELECT proname AS name, pg_get_function_identity_arguments(oid) AS arguments,
+                CASE proname WHEN 'ringfence_raise' THEN 'raise_mark' ELSE substr(proname, 11) END AS renamed
+            FROM pg_proc
+            WHERE pronamespace = homes[1] AND proowner = ANY (trusted)
+                AND proname IN ('ringfence_admit', 'ringfence_advance', 'ringfence_advance_to',
+                    'ringfence_token', 'ringfence_guarded', 'ringfence_raise', 'ringfence_stale',
+                    'ringfence_checked', 'ringfence_mark_stays')
+        LOOP
+            EXECUTE format('ALTER FUNCTION %s.%I(%s) SET SCHEMA ringfence',
+                homes[1]::regnamespace, one.name, one.arguments);
+            EXECUTE format('ALTER FUNCTION ringfence.%I(%s) RENAME TO %I',
+                one.name, one.arguments, one.renamed);
+        END LOOP;
+        IF EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = homes[1] AND relname = 'ringfence_marks'
+                AND relkind IN ('r', 'p') AND relowner = ANY (trusted)
+        ) THEN
+            EXECUTE format('ALTER TABLE %s.ringfence_marks SET SCHEMA ringfence', homes[1]::regnamespace);
+            ALTER TABLE ringfence.ringfence_marks RENAME TO marks;
+        END IF;
+    END IF;
+
+    -- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
+    -- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
+    -- every write of a mark; the functions check what they insert.
+    CREATE TABLE IF NOT EXISTS ringfence.marks (
+        name text COLLATE "C" PRIMARY KEY,
+        mark bigint NOT NULL
+    ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+    -- A table that was there before: without the key it holds several marks of one lease, unlogged it loses
+    -- them in a crash, and row security hides them from some roles.
     IF NOT EXISTS (
         SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
         WHERE indrelid = 'ringfence.marks'::regclass AND indisprimary AND indnatts = 1
@@ -148,27 +206,36 @@ BEGIN
             USING ERRCODE = 'invalid_table_definition',
                   HINT = 'Rename that table, run this again, and raise each mark with ringfence.advance_to.';
     END IF;
-END
-$$;
 
-COMMENT ON TABLE ringfence.marks IS
-    'The greatest fencing token that each lease has shown. Marks outlive the data they guard.';
+    COMMENT ON TABLE ringfence.marks IS
+        'The greatest fencing token that each lease has shown. Marks outlive the data they guard.';
 
-CREATE OR REPLACE FUNCTION ringfence.mark_stays() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RAISE EXCEPTION 'MARK_STAYS: a mark of ringfence.marks can only grow, and outlives its data'
-        USING ERRCODE = 'RF005',
-              HINT = 'Delete the data and keep the mark; raise it with ringfence.advance_to.';
-END
-$$;
+    CREATE OR REPLACE FUNCTION ringfence.mark_stays() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    BEGIN
+        RAISE EXCEPTION 'MARK_STAYS: a mark of ringfence.marks can only grow, and outlives its data'
+            USING ERRCODE = 'RF005',
+                  HINT = 'Delete the data and keep the mark; raise it with ringfence.advance_to.';
+    END
+    $$;
 
-DO $$
-BEGIN
-    IF NOT EXISTS (
-        SELECT FROM pg_trigger
-        WHERE tgrelid = 'ringfence.marks'::regclass AND tgname = 'ringfence_marks_only_grow'
-    ) THEN
+    -- Those of this file alone: what another function does, or another condition lets pass, is none.
+    IF (
+        SELECT count(*) FROM pg_trigger
+        WHERE tgrelid = 'ringfence.marks'::regclass AND tgfoid = 'ringfence.mark_stays()'::regprocedure
+            AND tgenabled IN ('O', 'A') AND tgattr = '' AND (
+                (tgname = 'ringfence_marks_only_grow' AND tgtype = 19 AND pg_get_triggerdef(oid)
+                    ~ 'WHEN \(+new\.mark < old\.mark\) OR \(new\.name <> old\.name\)+ EXECUTE')
+                OR (tgname = 'ringfence_marks_stay' AND tgtype = 11 AND tgqual IS NULL)
+                OR (tgname = 'ringfence_marks_stay_all' AND tgtype = 34 AND tgqual IS NULL)
+            )
+    ) <> 3 THEN
+        FOR one IN
+            SELECT tgname AS name FROM pg_trigger WHERE tgrelid = 'ringfence.marks'::regclass AND tgname IN
+                ('ringfence_marks_only_grow', 'ringfence_marks_stay', 'ringfence_marks_stay_all')
+        LOOP
+            EXECUTE format('DROP TRIGGER %I ON ringfence.marks', one.name);
+        END LOOP;
         CREATE TRIGGER ringfence_marks_only_grow BEFORE UPDATE ON ringfence.marks
             FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.name <> OLD.name)
             EXECUTE FUNCTION ringfence.mark_stays();
@@ -177,163 +244,165 @@ BEGIN
         CREATE TRIGGER ringfence_marks_stay_all BEFORE TRUNCATE ON ringfence.marks
             FOR EACH STATEMENT EXECUTE FUNCTION ringfence.mark_stays();
     END IF;
-END
-$$;
 
--- Refuses a token that was overtaken.
-CREATE OR REPLACE FUNCTION ringfence.stale(lease text, current_mark bigint, offered bigint)
-RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
-        offered, lease, current_mark
-        USING ERRCODE = 'RF001',
-              DETAIL = 'mark=' || current_mark,
-              HINT = 'This is final for that grant: stop the work, its lease is lost.';
-END
-$$;
+    -- Refuses a token that was overtaken.
+    CREATE OR REPLACE FUNCTION ringfence.stale(lease text, current_mark bigint, offered bigint)
+    RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    BEGIN
+        RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
+            offered, lease, current_mark
+            USING ERRCODE = 'RF001',
+                  DETAIL = 'mark=' || current_mark,
+                  HINT = 'This is final for that grant: stop the work, its lease is lost.';
+    END
+    $$;
 
--- What the functions below have in common, and what the guard in Rust calls, whose types have
--- checked name and token.
---
--- The mark is written also when it is equal: only a write keeps the next grant out until the commit,
--- at every isolation level.
-CREATE OR REPLACE FUNCTION ringfence.raise_mark(lease text, offered bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    current_mark bigint;
-BEGIN
-    LOOP
-        UPDATE ringfence.marks SET mark = offered WHERE name = lease AND mark <= offered;
-        IF FOUND THEN
-            RETURN offered;
-        END IF;
-        SELECT mark INTO current_mark FROM ringfence.marks WHERE name = lease;
-        IF current_mark > offered THEN
-            PERFORM ringfence.stale(lease, current_mark, offered);
-        END IF;
-        IF current_mark IS NULL THEN
-            IF lease COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN
-                RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no lease name', left(lease, 64)
-                    USING ERRCODE = 'RF004';
-            END IF;
-            INSERT INTO ringfence.marks (name, mark) VALUES (lease, offered)
-                ON CONFLICT (name) DO NOTHING;
+    -- What the functions below have in common, and what the guard in Rust calls, whose types have
+    -- checked name and token.
+    --
+    -- The mark is written also when it is equal: only a write keeps the next grant out until the commit,
+    -- at every isolation level.
+    CREATE OR REPLACE FUNCTION ringfence.raise_mark(lease text, offered bigint) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    DECLARE
+        current_mark bigint;
+    BEGIN
+        LOOP
+            UPDATE ringfence.marks SET mark = offered WHERE name = lease AND mark <= offered;
             IF FOUND THEN
                 RETURN offered;
             END IF;
+            SELECT mark INTO current_mark FROM ringfence.marks WHERE name = lease;
+            IF current_mark > offered THEN
+                PERFORM ringfence.stale(lease, current_mark, offered);
+            END IF;
+            IF current_mark IS NULL THEN
+                IF lease COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN
+                    RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no lease name', left(lease, 64)
+                        USING ERRCODE = 'RF004';
+                END IF;
+                INSERT INTO ringfence.marks (name, mark) VALUES (lease, offered)
+                    ON CONFLICT (name) DO NOTHING;
+                IF FOUND THEN
+                    RETURN offered;
+                END IF;
+            END IF;
+            -- Another transaction made the row, or raised its mark, between two statements: look again.
+        END LOOP;
+    END
+    $$;
+
+    -- The token as a bigint. `token` is a numeric, so that a number beyond bigint, as other systems may hand
+    -- out, gets the error below instead of an overflow.
+    CREATE OR REPLACE FUNCTION ringfence.checked(resource text, token numeric) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    BEGIN
+        IF resource IS NULL OR token IS NULL THEN
+            RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the token of its grant',
+                coalesce(resource, '(none)') USING ERRCODE = 'RF003';
         END IF;
-        -- Another transaction made the row, or raised its mark, between two statements: look again.
-    END LOOP;
-END
-$$;
+        IF token NOT BETWEEN 1 AND 9223372036854775807 OR token <> trunc(token) THEN
+            RAISE EXCEPTION
+                'MALFORMED_FENCE: the token % is out of range; a token is 1 to 9223372036854775807', token
+                USING ERRCODE = 'RF004';
+        END IF;
+        RETURN token::bigint;
+    END
+    $$;
 
--- The token as a bigint. `token` is a numeric, so that a number beyond bigint, as other systems may hand
--- out, gets the error below instead of an overflow.
-CREATE OR REPLACE FUNCTION ringfence.checked(resource text, token numeric) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF resource IS NULL OR token IS NULL THEN
-        RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the token of its grant',
-            coalesce(resource, '(none)') USING ERRCODE = 'RF003';
-    END IF;
-    IF token NOT BETWEEN 1 AND 9223372036854775807 OR token <> trunc(token) THEN
-        RAISE EXCEPTION
-            'MALFORMED_FENCE: the token % is out of range; a token is 1 to 9223372036854775807', token
-            USING ERRCODE = 'RF004';
-    END IF;
-    RETURN token::bigint;
-END
-$$;
+    -- Admits the token for the rest of the transaction, or raises. Must come first in it.
+    CREATE OR REPLACE FUNCTION ringfence.admit(resource text, token numeric) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    DECLARE
+        offered bigint := ringfence.checked(resource, token);
+        setting text := coalesce(current_setting('ringfence.ceiling', true), '');
+        ceiling numeric := CASE setting
+            WHEN 'off' THEN 9223372036854775807
+            WHEN '' THEN (floor(extract(epoch FROM clock_timestamp()))::bigint + 86400) * 1048576
+            ELSE setting::numeric
+        END;
+    BEGIN
+        -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
+        IF offered > ceiling AND NOT EXISTS (
+            SELECT FROM ringfence.marks WHERE name = resource AND mark >= offered
+        ) THEN
+            RAISE EXCEPTION 'TOKEN_TOO_HIGH: token % of lease "%" is above the ceiling %',
+                offered, resource, ceiling
+                USING ERRCODE = 'RF006',
+                      DETAIL = 'ceiling=' || ceiling,
+                      HINT = 'It was made up, or the clock of this server is behind: set the clock, or '
+                          'ringfence.ceiling where tokens do not follow it. Nothing was written.';
+        END IF;
+        RETURN ringfence.raise_mark(resource, offered);
+    END
+    $$;
 
--- Admits the token for the rest of the transaction, or raises. Must come first in it.
-CREATE OR REPLACE FUNCTION ringfence.admit(resource text, token numeric) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    offered bigint := ringfence.checked(resource, token);
-    setting text := coalesce(current_setting('ringfence.ceiling', true), '');
-    ceiling numeric := CASE setting
-        WHEN 'off' THEN 9223372036854775807
-        WHEN '' THEN (floor(extract(epoch FROM clock_timestamp()))::bigint + 86400) * 1048576
-        ELSE setting::numeric
-    END;
-BEGIN
-    -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
-    IF offered > ceiling AND NOT EXISTS (
-        SELECT FROM ringfence.marks WHERE name = resource AND mark >= offered
-    ) THEN
-        RAISE EXCEPTION 'TOKEN_TOO_HIGH: token % of lease "%" is above the ceiling %',
-            offered, resource, ceiling
-            USING ERRCODE = 'RF006',
-                  DETAIL = 'ceiling=' || ceiling,
-                  HINT = 'It was made up, or the clock of this server is behind: set the clock, or '
-                      'ringfence.ceiling where tokens do not follow it. Nothing was written.';
-    END IF;
-    RETURN ringfence.raise_mark(resource, offered);
-END
-$$;
+    -- Tells the store that this is the grant in force. A new holder calls it, and commits, before its
+    -- first read; advancing twice changes nothing.
+    CREATE OR REPLACE FUNCTION ringfence.advance(resource text, token numeric) RETURNS bigint
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+        SELECT ringfence.admit(resource, token)
+    $$;
 
--- Tells the store that this is the grant in force. A new holder calls it, and commits, before its
--- first read; advancing twice changes nothing.
-CREATE OR REPLACE FUNCTION ringfence.advance(resource text, token numeric) RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT ringfence.admit(resource, token)
-$$;
+    -- Raises the mark to `floor` if it is lower, and answers the mark. After a restore, and after any
+    -- loss of the newest commits, call it with the lease's newest token before writes are served. It has no
+    -- ceiling: a mark that it raised too far stays there.
+    CREATE OR REPLACE FUNCTION ringfence.advance_to(resource text, floor numeric) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    DECLARE
+        current_mark bigint;
+    BEGIN
+        SELECT mark INTO current_mark FROM ringfence.marks WHERE name = resource FOR UPDATE;
+        IF current_mark >= floor THEN
+            RETURN current_mark;
+        END IF;
+        RETURN ringfence.raise_mark(resource, ringfence.checked(resource, floor));
+    END
+    $$;
 
--- Raises the mark to `floor` if it is lower, and answers the mark. After a restore, and after any
--- loss of the newest commits, call it with the lease's newest token before writes are served. It has no
--- ceiling: a mark that it raised too far stays there.
-CREATE OR REPLACE FUNCTION ringfence.advance_to(resource text, floor numeric) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    current_mark bigint;
-BEGIN
-    SELECT mark INTO current_mark FROM ringfence.marks WHERE name = resource FOR UPDATE;
-    IF current_mark >= floor THEN
-        RETURN current_mark;
-    END IF;
-    RETURN ringfence.raise_mark(resource, ringfence.checked(resource, floor));
-END
-$$;
+    -- The token of a fence `NAME#TOKEN` as a holder shows it, if it is one of the lease `resource`:
+    --
+    --   SELECT ringfence.admit('bank/balance', ringfence.token('bank/balance', $1));
+    CREATE OR REPLACE FUNCTION ringfence.token(resource text, fence text) RETURNS numeric
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    DECLARE
+        parts text[];
+    BEGIN
+        IF fence IS NULL THEN
+            RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the fence of its grant',
+                resource USING ERRCODE = 'RF003';
+        END IF;
+        parts := regexp_match(fence COLLATE "C", '^([A-Za-z0-9._~:@/-]{1,255})#([1-9][0-9]{0,18})$');
+        IF parts IS NULL OR parts[2]::numeric > 9223372036854775807 THEN
+            RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no fence; a fence is NAME#TOKEN', left(fence, 64)
+                USING ERRCODE = 'RF004';
+        END IF;
+        IF parts[1] IS DISTINCT FROM resource THEN
+            RAISE EXCEPTION 'WRONG_LEASE: the fence is of lease "%", but this is guarded by lease "%"',
+                parts[1], resource USING ERRCODE = 'RF002';
+        END IF;
+        RETURN parts[2]::numeric;
+    END
+    $$;
 
--- The token of a fence `NAME#TOKEN` as a holder shows it, if it is one of the lease `resource`:
---
---   SELECT ringfence.admit('bank/balance', ringfence.token('bank/balance', $1));
-CREATE OR REPLACE FUNCTION ringfence.token(resource text, fence text) RETURNS numeric
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    parts text[];
-BEGIN
-    IF fence IS NULL THEN
-        RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the fence of its grant',
-            resource USING ERRCODE = 'RF003';
-    END IF;
-    parts := regexp_match(fence COLLATE "C", '^([A-Za-z0-9._~:@/-]{1,255})#([1-9][0-9]{0,18})$');
-    IF parts IS NULL OR parts[2]::numeric > 9223372036854775807 THEN
-        RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no fence; a fence is NAME#TOKEN', left(fence, 64)
-            USING ERRCODE = 'RF004';
-    END IF;
-    IF parts[1] IS DISTINCT FROM resource THEN
-        RAISE EXCEPTION 'WRONG_LEASE: the fence is of lease "%", but this is guarded by lease "%"',
-            parts[1], resource USING ERRCODE = 'RF002';
-    END IF;
-    RETURN parts[2]::numeric;
-END
-$$;
+    -- For a trigger on a table that only the holder of one lease may write: refuses a statement of a
+    -- transaction that has not admitted a fence of that lease. Admit outside of savepoints: it is the mark
+    -- that the transaction itself has written which is looked for.
+    CREATE OR REPLACE FUNCTION ringfence.guarded() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    BEGIN
+        PERFORM FROM ringfence.marks
+            WHERE name = TG_ARGV[0] AND xmin::text::bigint = txid_current() % 4294967296;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'MISSING_FENCE: table "%" is guarded by lease "%", and this transaction has '
+                'not admitted a fence of it', TG_TABLE_NAME, coalesce(TG_ARGV[0], '(none)')
+                USING ERRCODE = 'RF003',
+                      HINT = 'Call ringfence.admit first in the transaction, outside of savepoints.';
+        END IF;
+        RETURN NULL;
+    END
+    $$;
 
--- For a trigger on a table that only the holder of one lease may write: refuses a statement of a
--- transaction that has not admitted a fence of that lease. Admit outside of savepoints: it is the mark
--- that the transaction itself has written which is looked for.
-CREATE OR REPLACE FUNCTION ringfence.guarded() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM FROM ringfence.marks
-        WHERE name = TG_ARGV[0] AND xmin::text::bigint = txid_current() % 4294967296;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'MISSING_FENCE: table "%" is guarded by lease "%", and this transaction has '
-            'not admitted a fence of it', TG_TABLE_NAME, coalesce(TG_ARGV[0], '(none)')
-            USING ERRCODE = 'RF003',
-                  HINT = 'Call ringfence.admit first in the transaction, outside of savepoints.';
-    END IF;
-    RETURN NULL;
+    PERFORM set_config('search_path', session_path, true);
 END
-$$;
+$ringfence$;

@@ -32,11 +32,9 @@ from ringfence._core import checked_name
 from ringfence._lease import Fence, LeaseBase
 from ringfence.guards import NotFirst, fence_of, migration, raise_refused, refusal_of
 
-_ADMIT = "SELECT ringfence.admit(%s::text, %s::bigint)"
-_ADVANCE = "SELECT ringfence.advance(%s::text, %s::bigint)"
-_MARK = "SELECT mark FROM ringfence.marks WHERE name = %s::text"
-# Services that start together install together. The number is "ringfenc" in ASCII.
-_INSTALL_LOCK = "SELECT pg_advisory_xact_lock(8244241983257013859)"
+_ADMIT = "SELECT ringfence.admit(%s::pg_catalog.text, %s::bigint)"
+_ADVANCE = "SELECT ringfence.advance(%s::pg_catalog.text, %s::bigint)"
+_MARK = "SELECT mark FROM ringfence.marks WHERE name OPERATOR(pg_catalog.=) %s::pg_catalog.text"
 
 
 def _idle(connection: Any) -> None:
@@ -70,7 +68,6 @@ class PostgresGuard:
         """Makes the schema `ringfence` with the table of marks and its functions. Running it again
         changes nothing; many may do so at a time."""
         with connection.transaction():
-            connection.execute(_INSTALL_LOCK)
             connection.execute(migration("postgres").encode())
 
     @contextmanager
@@ -123,7 +120,6 @@ class AsyncPostgresGuard:
     async def install(connection: psycopg.AsyncConnection[Any]) -> None:
         """See `PostgresGuard.install`."""
         async with connection.transaction():
-            await connection.execute(_INSTALL_LOCK)
             await connection.execute(migration("postgres").encode())
 
     @asynccontextmanager

@@ -40,15 +40,14 @@ from ringfence.guards import (
     refusal_of,
 )
 
-_POSTGRES_ADMIT = text("SELECT ringfence.admit(CAST(:name AS text), CAST(:token AS bigint))")
-_POSTGRES_LOCK = text("SELECT pg_advisory_xact_lock(8244241983257013859)")
+_POSTGRES_ADMIT = text("SELECT ringfence.admit(CAST(:name AS pg_catalog.text), CAST(:token AS bigint))")
 # A temporary table of that name would stand before the marks.
 _SQLITE_ADMIT = text(
     "INSERT INTO main.ringfence_marks (name, mark) VALUES (:name, :token) "
     "ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark"
 )
 _MARK = {
-    "postgresql": text("SELECT mark FROM ringfence.marks WHERE name = :name"),
+    "postgresql": text("SELECT mark FROM ringfence.marks WHERE name OPERATOR(pg_catalog.=) :name"),
     "sqlite": text("SELECT mark FROM main.ringfence_marks WHERE name = :name"),
 }
 
@@ -73,7 +72,6 @@ class SqlGuard:
                 raw.close()
             return
         with engine.begin() as connection:
-            connection.execute(_POSTGRES_LOCK)
             # To the driver as it is: it has colons and percent signs that mean no parameter.
             raw_cursor = connection.connection.cursor()
             try:

@@ -49,6 +49,11 @@ fn statements_in_other_languages_name_the_schema_of_the_marks() {
             "ringfence_advance(",
             "ringfence_token(",
             " marks ",
+            // Types, operators and functions are looked for there, too.
+            "::text",
+            "AS text)",
+            "ringfence.marks WHERE name =",
+            "SELECT pg_",
         ] {
             let code = source
                 .lines()
