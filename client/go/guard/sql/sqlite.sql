@@ -38,6 +38,20 @@ CREATE TRIGGER IF NOT EXISTS main.ringfence_marks_no_stale_token
     WHEN EXISTS (SELECT 1 FROM ringfence_marks WHERE name = NEW.name AND mark > NEW.mark)
     BEGIN SELECT RAISE(ABORT, 'STALE_TOKEN: a greater token of this lease was admitted; stop the work, its lease is lost'); END;
 
+-- REPLACE deletes a row that is equal in the columns of any unique index, whatever its name, without a
+-- trigger. An index is also an expression that can fail.
+CREATE TRIGGER IF NOT EXISTS main.ringfence_marks_no_index_at_insert
+    BEFORE INSERT ON ringfence_marks
+    WHEN EXISTS (SELECT 1 FROM sqlite_master
+        WHERE type = 'index' AND tbl_name = 'ringfence_marks' COLLATE NOCASE AND sql IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'MARKS_INDEXED: the table ringfence_marks has an index that Ringfence has not made; drop it, and see that no mark is missing'); END;
+
+CREATE TRIGGER IF NOT EXISTS main.ringfence_marks_no_index_at_update
+    BEFORE UPDATE ON ringfence_marks
+    WHEN EXISTS (SELECT 1 FROM sqlite_master
+        WHERE type = 'index' AND tbl_name = 'ringfence_marks' COLLATE NOCASE AND sql IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'MARKS_INDEXED: the table ringfence_marks has an index that Ringfence has not made; drop it, and see that no mark is missing'); END;
+
 CREATE TRIGGER IF NOT EXISTS main.ringfence_marks_only_grow
     BEFORE UPDATE ON ringfence_marks WHEN NEW.mark < OLD.mark OR NEW.name <> OLD.name
     BEGIN SELECT RAISE(ABORT, 'a mark of ringfence_marks can only grow'); END;

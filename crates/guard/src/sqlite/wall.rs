@@ -24,10 +24,13 @@ fn harms(action: &AuthAction<'_>) -> bool {
             .any(|kept| pragma_name.eq_ignore_ascii_case(kept)),
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => true,
         AuthAction::AlterTable { table_name, .. }
+        | AuthAction::CreateIndex { table_name, .. }
+        | AuthAction::CreateTempIndex { table_name, .. }
         | AuthAction::CreateTempTable { table_name }
         | AuthAction::CreateTempTrigger { table_name, .. }
         | AuthAction::CreateTrigger { table_name, .. }
         | AuthAction::Delete { table_name }
+        | AuthAction::DropIndex { table_name, .. }
         | AuthAction::DropTable { table_name }
         | AuthAction::DropTrigger { table_name, .. } => is_marks(table_name),
         AuthAction::CreateTempView { view_name } => is_marks(view_name),

@@ -40,6 +40,9 @@ fn an_effect_can_neither_drop_nor_rename_nor_hide_the_marks() {
         "CREATE TEMP TABLE ringfence_marks (name TEXT, mark INTEGER)",
         "CREATE TEMP TABLE ringfence_marks AS SELECT 'a' AS name, 1 AS mark",
         "CREATE TEMP VIEW ringfence_marks AS SELECT 'a' AS name, 1 AS mark",
+        "CREATE UNIQUE INDEX one ON ringfence_marks (mark);
+            REPLACE INTO ringfence_marks VALUES ('b', 9); DROP INDEX one",
+        "CREATE INDEX one ON Ringfence_Marks (json(mark))",
         "PRAGMA writable_schema = ON",
         "PRAGMA main.Writable_Schema(1)",
         "ROLLBACK; ATTACH ':memory:' AS other",
@@ -116,7 +119,7 @@ fn installing_beside_a_temporary_table_makes_the_marks_with_their_triggers() {
     SqliteGuard::install(&connection).unwrap();
     let count = "SELECT count(*) FROM main.sqlite_master WHERE type = 'trigger'";
     let triggers = connection.query_row(count, [], |row| row.get::<_, u64>(0));
-    assert_eq!(triggers, Ok(3));
+    assert_eq!(triggers, Ok(5));
 }
 
 /// By hand, past the guard. A new table would begin without marks.
@@ -148,4 +151,44 @@ fn a_mark_that_is_not_written_admits_nothing() {
     assert!(matches!(error, SqliteError::NotWritten), "{error:?}");
     let stale = guard().advance(&mut connection, &fence("a#8")).unwrap_err();
     assert!(stale.refused().is_some(), "{stale:?}");
+}
+
+/// REPLACE deletes what is equal in any unique index, and no trigger sees it.
+#[test]
+fn by_hand_no_mark_is_replaced_through_an_index() {
+    let mut connection = advanced();
+    guard().advance(&mut connection, &fence("a#9")).unwrap();
+    let other = SqliteGuard::new(fence("b#1").name);
+    other.advance(&mut connection, &fence("b#5")).unwrap();
+    for index in [
+        "UNIQUE INDEX one ON ringfence_marks (mark)",
+        "UNIQUE INDEX one ON RINGFENCE_MARKS ((mark > 9))",
+        "INDEX one ON ringfence_marks (abs(mark))",
+    ] {
+        let create = format!("CREATE {index}");
+        connection.execute_batch(&create).ok();
+        for harm in [
+            "REPLACE INTO ringfence_marks VALUES ('c', 9)",
+            "UPDATE OR REPLACE ringfence_marks SET mark = 9 WHERE name = 'b'",
+        ] {
+            let indexes = "SELECT count(*) FROM sqlite_master WHERE name = 'one'";
+            let made = connection.query_row(indexes, [], |row| row.get::<_, u64>(0));
+            if made == Ok(1) {
+                let refused = connection.execute_batch(harm).unwrap_err();
+                assert!(
+                    refused.to_string().contains("MARKS_INDEXED"),
+                    "{index}: {refused}"
+                );
+                // It says what to do.
+                let error = guard().advance(&mut connection, &fence("a#9")).unwrap_err();
+                assert!(format!("{error:?}").contains("drop it"), "{error:?}");
+            }
+        }
+        connection
+            .execute_batch("DROP INDEX IF EXISTS one")
+            .unwrap();
+        assert_eq!(guard().mark(&connection).unwrap(), FencingToken::new(9));
+        assert_eq!(other.mark(&connection).unwrap(), FencingToken::new(5));
+    }
+    still_guarded(&mut connection, "indexes");
 }
