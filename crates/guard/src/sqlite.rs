@@ -87,8 +87,9 @@ const SHAPE: &str = "name TEXT PRIMARY KEY, mark INTEGER NOT NULL";
 /// * [`SqliteGuard::write`] keeps all but the third automatically.
 ///
 /// # Durability
-/// Mark and data are lost or kept together, but with `synchronous` below `FULL` a power failure can
-/// take back the newest commits. That is a restore: see [`SqliteGuard::advance_to`].
+/// Mark and data are lost or kept together, but a power failure can take back the newest commits
+/// with `synchronous` below `EXTRA`, or below `FULL` in WAL mode. That is a restore: see
+/// [`SqliteGuard::advance_to`].
 ///
 /// A database that is opened with `journal_mode = OFF` is not covered: SQLite cannot roll back then, so what
 /// a write that was refused or has failed did before stays. [`SqliteGuard::write`] refuses an effect that
@@ -301,9 +302,9 @@ impl SqliteGuard {
     /// refuses, with `SQLITE_AUTH`, to set `PRAGMA journal_mode`, since without a journal what the hook
     /// refuses could not be taken back; and what would lower or hide a mark: to set `PRAGMA
     /// writable_schema`, to attach a database, to drop, alter or empty `ringfence_marks`, to change its
-    /// triggers, or to make a temporary table or view of that name. So hooks of both kinds and an authorizer that the program has set on
-    /// `connection` are gone afterwards; set them again, or use [`SqliteGuard::admit`] and stop at any
-    /// error. `effect` must not set any.
+    /// triggers or indexes, or to make a temporary table or view of that name. So hooks of both kinds and an
+    /// authorizer that the program has set on `connection` are gone afterwards; set them again, or use
+    /// [`SqliteGuard::admit`] and stop at any error. `effect` must not set any.
     ///
     /// # Errors
     /// As [`SqliteGuard::admit`], or whatever `effect` returns. [`SqliteError::Database`] also if
@@ -346,7 +347,7 @@ impl SqliteGuard {
     }
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
-    /// or a power failure with `synchronous` below `FULL`, call it with the lease's newest token
+    /// or a power failure that took commits back, call it with the lease's newest token
     /// before writes are served: the copy's mark may admit a grant that was fenced off since. The
     /// [`Ceiling`] does not judge it.
     ///

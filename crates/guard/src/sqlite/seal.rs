@@ -11,9 +11,10 @@ use crate::{Fence, SealAnswer, Sealable, Sealing};
 /// An SQLite guard with a connection of its own, to be named in an acquire: a
 /// [`Sealable`](crate::Sealable). Needs no runtime; each seal has a thread while it lasts.
 ///
-/// A database that can lose what it has committed counts as unsealed: with `synchronous` off, or
-/// `NORMAL` in WAL mode, a power failure takes back the newest commits. Set `FULL` on this connection,
-/// and on those that write.
+/// A database that can lose what it has committed counts as unsealed: with any `synchronous` below `EXTRA`,
+/// or below `FULL` in WAL mode, a power failure takes back the newest commits. Set it on this connection, and
+/// on those that write. Where SQLite keeps a rollback journal a commit is the end of that file, and `FULL`
+/// does not sync its directory behind it.
 pub struct SqliteSeal {
     label: String,
     shared: Arc<Shared>,
@@ -78,19 +79,20 @@ fn failed(why: &str) -> SealAnswer {
 fn durability(connection: &Connection) -> Result<SealAnswer, SqliteError> {
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
     let journal: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
-    // 0 is OFF, 1 is NORMAL. In memory there is nothing that outlives the process.
+    // 2 is FULL, 3 is EXTRA. In memory there is nothing that outlives the process.
     let loses = match (synchronous, journal.as_str()) {
         (_, "memory") if connection.path().is_none_or(str::is_empty) => false,
-        (0, _) | (_, "memory" | "off") => true,
-        (1, "wal") => true,
-        _ => false,
+        (_, "memory" | "off") => true,
+        (2.., "wal") | (3.., _) => false,
+        _ => true,
     };
     Ok(match loses {
         false => SealAnswer::Durable,
         true => SealAnswer::NotDurable {
             why: format!(
                 "with synchronous {synchronous} and journal_mode {journal} a power failure takes \
-                 back the newest commits; set synchronous to FULL and journal_mode to wal or delete"
+                 back the newest commits; set journal_mode to wal and synchronous to FULL, or \
+                 synchronous to EXTRA"
             ),
         },
     })

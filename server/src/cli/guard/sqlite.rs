@@ -11,8 +11,8 @@ use super::{
 use crate::cli::exit;
 
 /// What the guard's authorizer refuses. SQLite does not say which of them it was.
-const FORBIDDEN: &str = "it sets journal_mode or writable_schema, attaches a database, or drops, alters, hides \
-     or empties the table ringfence_marks; the marks outlive what they guard";
+const FORBIDDEN: &str = "it sets journal_mode or writable_schema, attaches a database, or drops, alters, \
+     indexes, hides or empties the table ringfence_marks; the marks outlive what they guard";
 
 const EXAMPLE: &str = "\
 Examples:
@@ -23,8 +23,8 @@ Examples:
 ///
 /// One transaction: first the mark, then the script from stdin (16 MiB at most), then the commit. If a
 /// later holder has been here, the script is not run, and the exit code is 76. The table of marks is
-/// created if it is absent. A script that drops, alters, hides or empties it, attaches a database, or sets
-/// the journal mode or a writable schema is refused. What the script's queries find is not printed.
+/// created if it is absent. A script that drops, alters, indexes, hides or empties it, attaches a database,
+/// or sets the journal mode or a writable schema is refused. What the script's queries find is not printed.
 /// --timeout bounds the wait for another transaction.
 #[derive(clap::Args, Debug)]
 #[command(after_help = format!("{EXAMPLE}\n\n{}", crate::cli::EXIT_CODES_HELP))]
@@ -58,6 +58,10 @@ impl Sqlite {
         })?;
         database
             .busy_timeout(global.timeout)
+            .map_err(|cause| failure(cause.into()))?;
+        // A commit that is reported outlives a power failure, in any journal mode.
+        database
+            .pragma_update(None, "synchronous", "EXTRA")
             .map_err(|cause| failure(cause.into()))?;
         SqliteGuard::install(&database).map_err(failure)?;
         match work {
