@@ -1,7 +1,11 @@
 //! The guard in PostgreSQL as a holder's client seals it.
 
+use std::time::Duration;
+
 use ringfence_guard::postgres::{PostgresError, PostgresGuard, PostgresSeal};
 use ringfence_guard::{Refused, SealAnswer, Sealable};
+
+use tokio_postgres::{Client, NoTls};
 
 use crate::servers::Disk;
 use crate::servers::postgres::Postgres;
@@ -9,22 +13,21 @@ use crate::{fence, run_to_end};
 
 const DATABASE: &str = "postgres";
 
-/// A seal whose connections begin with these statements.
-fn seal(server: &Postgres, first: &'static str) -> PostgresSeal {
+/// A seal whose connections have these options.
+fn seal(server: &Postgres, options: &'static str) -> PostgresSeal {
     let guard = PostgresGuard::new(fence("bank/balance#1").name);
     let port = server.port();
     PostgresSeal::new("ledger", guard, move || async move {
-        let at = format!("host=127.0.0.1 port={port} user=postgres dbname={DATABASE}");
-        let (client, connection) = tokio_postgres::connect(&at, tokio_postgres::NoTls).await?;
-        tokio::spawn(connection);
-        client.batch_execute(first).await?;
-        Ok(client)
+        let at = format!(
+            "host=127.0.0.1 port={port} user=postgres dbname={DATABASE} options='{options}'"
+        );
+        tokio_postgres::connect(&at, NoTls).await
     })
 }
 
-async fn ask(server: &Postgres, first: &'static str, token: u64) -> SealAnswer {
+async fn ask(server: &Postgres, options: &'static str, token: u64) -> SealAnswer {
     let fence = fence(&format!("bank/balance#{token}"));
-    seal(server, first).seal(&fence).await
+    seal(server, options).seal(&fence).await
 }
 
 fn lost(answer: &SealAnswer) -> &str {
@@ -60,7 +63,7 @@ fn a_database_is_sealed_unless_it_can_lose_the_mark() {
             "{stale:?}"
         );
 
-        let off = ask(&server, "SET synchronous_commit = off", 10).await;
+        let off = ask(&server, "-c synchronous_commit=off", 10).await;
         assert!(lost(&off).contains("synchronous_commit is off"), "{off:?}");
 
         // A standby that may be promoted, and receives commits behind their acknowledgement.
@@ -99,5 +102,109 @@ fn a_server_that_syncs_nothing_or_is_not_there_is_not_sealed() {
         drop((client, server));
         let gone = seal.seal(&fence("bank/balance#10")).await;
         assert!(matches!(gone, SealAnswer::Failed { .. }), "{gone:?}");
+    });
+}
+
+/// Sets what the server waits for at each commit; `''` for nothing.
+async fn set_standbys(client: &Client, names: &str) {
+    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'");
+    client.batch_execute(&set).await.unwrap();
+    client
+        .batch_execute("SELECT pg_reload_conf()")
+        .await
+        .unwrap();
+    let shows = |row: &tokio_postgres::Row| row.get::<_, String>(0) == names;
+    while !shows(
+        &client
+            .query_one("SHOW synchronous_standby_names", &[])
+            .await
+            .unwrap(),
+    ) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The commit is done on this server, and says so, with a warning.
+#[test]
+fn a_wait_for_a_standby_that_was_cancelled_is_not_durable() {
+    run_to_end(async {
+        let Some(server) = Postgres::start(Disk::Real) else {
+            return;
+        };
+        let client = server.connect(DATABASE).await;
+        PostgresGuard::install(&client).await.unwrap();
+        // Else this connection waits as well.
+        client
+            .batch_execute("SET synchronous_commit = local")
+            .await
+            .unwrap();
+        set_standbys(&client, "no_such_standby").await;
+        for options in ["", "-c client_min_messages=error"] {
+            let sealing = ask(&server, options, 9);
+            let cancelling = async {
+                let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                    WHERE wait_event = 'SyncRep'";
+                loop {
+                    client.batch_execute(cancel).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let answer = tokio::select! {
+                answer = sealing => answer,
+                () = cancelling => unreachable!(),
+            };
+            assert!(
+                lost(&answer).contains("canceling wait"),
+                "{options}: {answer:?}"
+            );
+        }
+        set_standbys(&client, "").await;
+        assert_eq!(ask(&server, "", 10).await, SealAnswer::Durable);
+    });
+}
+
+/// The server does not notice that a client has gone away while it waits for a lock.
+#[test]
+fn seals_that_are_given_up_wait_on_one_connection_at_most() {
+    run_to_end(async {
+        let Some(server) = Postgres::start(Disk::Real) else {
+            return;
+        };
+        let mut holder = server.connect(DATABASE).await;
+        PostgresGuard::install(&holder).await.unwrap();
+        let guard = PostgresGuard::new(fence("bank/balance#1").name);
+        let guarded = guard
+            .begin(&mut holder, &fence("bank/balance#8"))
+            .await
+            .unwrap();
+
+        let seal = seal(&server, "");
+        let watcher = server.connect(DATABASE).await;
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        let patience = Duration::from_millis(100);
+        for token in 9..14 {
+            let next = fence(&format!("bank/balance#{token}"));
+            let given_up = tokio::time::timeout(patience, seal.seal(&next)).await;
+            assert!(given_up.is_err(), "{given_up:?}");
+            let waiting: i64 = watcher.query_one(waiting, &[]).await.unwrap().get(0);
+            assert!(waiting <= 1, "{waiting} connections wait after {token}");
+        }
+        // One that runs is not taken over.
+        let (one, two) = (fence("bank/balance#14"), fence("bank/balance#15"));
+        let mut running = seal.seal(&one);
+        assert!(
+            tokio::time::timeout(patience, running.as_mut())
+                .await
+                .is_err()
+        );
+        let beside = seal.seal(&two).await;
+        assert!(
+            matches!(&beside, SealAnswer::Failed { why } if why.contains("earlier seal")),
+            "{beside:?}"
+        );
+        guarded.commit().await.unwrap();
+        assert_eq!(running.await, SealAnswer::Durable);
+        assert_eq!(seal.seal(&two).await, SealAnswer::Durable);
+        assert_eq!(guard.mark(&watcher).await.unwrap(), Some(two.token));
     });
 }
