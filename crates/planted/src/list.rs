@@ -428,6 +428,8 @@ bugs! {
             "A list that was begun while rights did not bind is read on although they bind now."
         EarlyLookIsFinal "early-look-is-final"
             "A node refuses a session's request by its own state, which may lag, before the log remembers it."
+        WaitOutlivesCredential "wait-outlives-credential"
+            "A call that waits is answered with its grant although the caller's credential ended meanwhile."
         WatchRightKept "watch-right-kept"
             "A watch goes on when the right that it began with is gone."
         ListFilters "list-filters"

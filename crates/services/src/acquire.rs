@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ringfence_core::{
     Acquired, ClusterTime, Command, Opened, Outcome, Rejection, RequestNumber, SessionId,
 };
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::refusal::reason_name;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node, WaitDone};
@@ -125,7 +126,7 @@ impl Context {
         account: &Account,
         request: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Refusal> {
-        let may_wait = request.wait_ms.is_some();
+        let may_wait = request.wait_ms.is_some() && !planted(Bug::WaitOutlivesCredential);
         let owned = OwnedWaits::default();
         let (tell, answer) = oneshot::channel();
         submit(

@@ -63,6 +63,44 @@ async fn a_token_of_a_hidden_name_is_not_in_the_history_and_neither_is_one_that_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_revoke_names_the_token_in_force_to_who_may_read_the_lease_alone() {
+    let world = World::new().await;
+    let (bob, carol) = (who("bob"), who("carol"));
+    for (name, verb) in [
+        ("bob", Verb::Revoke),
+        ("carol", Verb::Revoke),
+        ("carol", Verb::Acquire),
+    ] {
+        world.allow(&rule(name, verb, "team/*")).await;
+    }
+    let session = world.open(&carol).await;
+    let token = world.take(&carol, &session, "team/held").await;
+    let revoke = |name: &str| {
+        v1::RevokeRequest {
+            name: name.to_owned(),
+            token: token + 1,
+            ..Default::default()
+        }
+        .encode_to_vec()
+    };
+    let mut told = Vec::new();
+    for name in ["team/held", "team/absent"] {
+        let refused = world.call("Leases/Revoke", &revoke(name), &bob).await;
+        assert_eq!(refused.reason(), Some(Reason::StaleToken));
+        let framed = world.frame("Leases/Revoke", &revoke(name), &bob).await;
+        for refused in [Some(refused), framed].into_iter().flatten() {
+            told.push(format!("{:?}", refused.refusal).replace(name, "NAME"));
+        }
+    }
+    assert!(told.iter().all(|other| *other == told[0]), "{told:#?}");
+    let refused = world
+        .call("Leases/Revoke", &revoke("team/held"), &carol)
+        .await;
+    let refusal = refused.refusal.expect("no grant has that token");
+    assert_eq!(refusal.metadata["current"], token.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ones_own_session_may_be_read_and_that_of_another_may_not() {
     let world = World::new().await;
     let (alice, bob) = (who("alice"), who("bob"));
