@@ -2,18 +2,27 @@
 //! rules for 10,000 principals, each of which has a session open in it.
 //!
 //! `rights-figures [ROUNDS] [SECONDS]`: prints a line for each round, and the medians of the ratios. The
-//! same caller with the same token asks at both, so the ratio is that of judging, not of proving.
-//! Build with `--release`; a figure of a debug build means nothing.
+//! same caller with the same token asks at both, so the ratio is that of judging, not of proving. It is
+//! allowed by a rule for all principals; the others are for one principal each.
+//!
+//! It starts the `ringfence` that lies in its own folder:
+//!
+//! ```sh
+//! cargo build --release -p ringfence-tests --bin rights-figures -p ringfence --bin ringfence
+//! target/release/rights-figures 10 4
+//! ```
+//!
+//! The figures of a debug build mean nothing, and it says so.
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use ringfence_tests::{Cluster, Options, server};
+use ringfence_tests::{Cluster, Options};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -25,6 +34,11 @@ const RULES: usize = 1_000;
 const TTL: Duration = Duration::from_mins(5);
 const CLIENTS: &str = "64";
 const ISSUER: &str = "https://idp.example";
+/// The rates of one principal, where rights bind: all that is measured is one's.
+const UNLIMITED: [&str; 2] = [
+    "--principal-requests-max=1000000000",
+    "--principal-bytes-max=1000000000000",
+];
 /// How many sessions are opened at a time.
 const OPENERS: usize = 32;
 
@@ -33,14 +47,20 @@ async fn main() -> Fallible {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: u64| args.get(at).map_or(Ok(default), |text| text.parse());
     let (rounds, seconds) = (number(0, 10)?, number(1, 4)?);
+    if rounds == 0 || seconds == 0 {
+        return Err("there is nothing to measure in 0 rounds or 0 s".into());
+    }
+    let server = server()?;
+    println!("{}", machine());
     let work = tempfile::tempdir()?;
     let issuer = Issuer::new(work.path())?;
     let caller = work.path().join("caller.jwt");
     fs::write(&caller, issuer.token("p0")?)?;
 
-    let off = start(&issuer, &["--access", "off", "--allow-anonymous"]).await;
-    let enforced = start(&issuer, &["--access", "enforced"]).await;
-    apply_rules(&enforced, work.path())?;
+    let without = ["--access", "off", "--allow-anonymous"];
+    let off = start(&server, &issuer, &without).await;
+    let enforced = start(&server, &issuer, &["--access", "enforced"]).await;
+    apply_rules(&server, &enforced, work.path())?;
     for cluster in [&off, &enforced] {
         open_sessions(cluster, &issuer).await?;
     }
@@ -48,6 +68,10 @@ async fn main() -> Fallible {
         "{PRINCIPALS} sessions of as many principals in each cluster, {RULES} rules in one; \
          {CLIENTS} clients, {rounds} rounds of {seconds} s each, in turns"
     );
+    // What begins cold is not counted.
+    for cluster in [&off, &enforced] {
+        measure(&server, cluster, &caller, seconds)?;
+    }
     println!("round     off/s  enforced/s   ratio   off us  enforced us   ratio");
     let (mut throughput, mut processor) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
@@ -56,7 +80,7 @@ async fn main() -> Fallible {
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
             let cluster = [&off, &enforced][at];
-            pair[at] = Some(measure(cluster, &caller, seconds)?);
+            pair[at] = Some(measure(&server, cluster, &caller, seconds)?);
         }
         let [Some(plain), Some(judged)] = pair else {
             return Err("both clusters were measured".into());
@@ -71,6 +95,16 @@ async fn main() -> Fallible {
         );
         throughput.push(faster);
         processor.push(dearer);
+    }
+    for cluster in [&off, &enforced] {
+        let left = sessions(&server, cluster, &caller)?;
+        if left < PRINCIPALS as u64 {
+            let why = format!(
+                "only {left} sessions were left of {PRINCIPALS}, so the rounds took longer than the \
+                 TTL of {TTL:?}, and their figures do not count; measure in fewer or shorter rounds"
+            );
+            return Err(why.into());
+        }
     }
     println!(
         "enforced to off: throughput {}, processor time of the nodes for a cycle {}",
@@ -92,11 +126,43 @@ fn spread(ratios: &mut [f64]) -> String {
     )
 }
 
-async fn start(issuer: &Issuer, flags: &[&str]) -> Cluster {
+/// The program that is measured: of the same build as this one.
+fn server() -> Fallible<PathBuf> {
+    let server = std::env::current_exe()?.with_file_name("ringfence");
+    match server.is_file() {
+        true => Ok(server),
+        false => Err(format!(
+            "there is no {}; build it, with --release if this is a release build: cargo build \
+             --release -p ringfence --bin ringfence",
+            server.display()
+        )
+        .into()),
+    }
+}
+
+/// What the figures are of.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (processors, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
+    let mut named = processors.lines().filter_map(|line| line.split_once(':'));
+    let model = named.find(|(name, _)| name.trim() == "model name");
+    let model = model.map_or("a processor without a name", |(_, model)| model.trim());
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let load = load.split(' ').next().unwrap_or_default();
+    let build = match cfg!(debug_assertions) {
+        true => "a DEBUG build, whose figures are no measure",
+        false => "a release build",
+    };
+    format!("{model}, {cores} cores, load {load} before; {build}")
+}
+
+async fn start(server: &Path, issuer: &Issuer, flags: &[&str]) -> Cluster {
     let flags = flags.iter().map(|flag| (*flag).to_owned());
     Cluster::start(Options {
+        server: Some(server.to_owned()),
         flags: flags
             .chain(["--jwt-issuer".to_owned(), issuer.flag.clone()])
+            .chain(UNLIMITED.map(str::to_owned))
             .collect(),
         // The two stand beside each other.
         alone: false,
@@ -157,7 +223,7 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 /// One rule for all principals, and others for one principal each.
-fn apply_rules(cluster: &Cluster, folder: &Path) -> Fallible {
+fn apply_rules(server: &Path, cluster: &Cluster, folder: &Path) -> Fallible {
     let rule = |principal: &str, names: &str| {
         format!(
             "[[rule]]\nprincipals = [\"{principal}\"]\nverb = \"acquire\"\nnames = [\"{names}\"]\n"
@@ -170,7 +236,7 @@ fn apply_rules(cluster: &Cluster, folder: &Path) -> Fallible {
     let file = folder.join("rules.toml");
     fs::write(&file, rules)?;
     let socket = format!("unix:{}", cluster.data_dir(0).join("admin.sock").display());
-    let mut apply = Command::new(server());
+    let mut apply = Command::new(server);
     apply.args(["--endpoints", &socket, "access", "apply", "-f"]);
     let made = apply.arg(&file).output()?;
     if !made.status.success() {
@@ -209,9 +275,9 @@ struct Measured {
     processor: f64,
 }
 
-fn measure(cluster: &Cluster, token: &Path, seconds: u64) -> Fallible<Measured> {
+fn measure(server: &Path, cluster: &Cluster, token: &Path, seconds: u64) -> Fallible<Measured> {
     let before = processor_time(cluster)?;
-    let mut bench = Command::new(server());
+    let mut bench = Command::new(server);
     bench.args([
         "--json",
         "bench",
@@ -233,6 +299,23 @@ fn measure(cluster: &Cluster, token: &Path, seconds: u64) -> Fallible<Measured> 
         per_second: figure("per_second")?,
         processor: spent.as_secs_f64() * 1e6 / figure("done")?,
     })
+}
+
+/// How many sessions a cluster has: those that a node of it knows least of.
+fn sessions(server: &Path, cluster: &Cluster, token: &Path) -> Fallible<u64> {
+    let mut status = Command::new(server);
+    status.args(["--json", "--endpoints", &cluster.endpoints().join(",")]);
+    status.arg("--token-file").arg(token);
+    let said = status.args(["cluster", "status"]).output()?;
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into());
+    }
+    let lines = String::from_utf8(said.stdout)?;
+    let nodes = lines.lines().map(serde_json::from_str::<Value>);
+    let nodes: Vec<Value> = nodes.collect::<Result<_, _>>()?;
+    let counts = nodes.iter().map(|node| node["sessions"].as_u64());
+    let least = counts.min().flatten();
+    Ok(least.ok_or("each node says how many sessions there are")?)
 }
 
 /// Processor time of all nodes so far.
