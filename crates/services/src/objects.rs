@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::watchers::WatchPlace;
 use http::Extensions;
 use ringfence_core::{
-    Access, ClusterId, Command, Frozen, LEVEL_OBJECTS, LeaseName, Mode, ObjectView, ObjectWritten,
-    Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb, WriteObject,
+    Access, ClusterId, Command, Frozen, Holder, LEVEL_OBJECTS, LeaseName, Millis, Mode, ObjectView,
+    ObjectWritten, Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb, WriteObject,
 };
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
@@ -39,6 +39,15 @@ pub enum Fresh {
 pub enum ObjectRefused {
     /// Refused by the entry, without an effect on the object.
     Rejected(Rejection),
+    /// The same, since another holder has the lease.
+    Held {
+        /// The holder.
+        holder: Holder,
+        /// Cluster time until the grant ends if its holder does not renew it, as far as this node
+        /// knows; [`Millis::FOREVER`] if it ends with a Pod, `None` if this node does not know the
+        /// holder's session.
+        remaining: Option<Millis>,
+    },
     /// Refused or failed otherwise.
     Refused(Box<Refusal>),
     /// This node has not come to the version in time.
@@ -256,7 +265,7 @@ impl ObjectService {
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         self.context.node.read_barrier().await.map_err(not_read)?;
         let rehearse = |machine: &StateMachine| machine.rehearse_object_write(&command);
-        written(self.context.node.read(rehearse))
+        self.written(self.context.node.read(rehearse))
     }
 
     /// The version that this node's objects have come to.
@@ -349,14 +358,22 @@ impl ObjectService {
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         let applied = self.context.node.propose(command).await;
         let applied = applied.map_err(not_proposed)?;
-        written(applied.outcome)
+        self.written(applied.outcome)
     }
-}
 
-fn written(outcome: Outcome) -> Result<ObjectWritten, ObjectRefused> {
-    match outcome {
-        Outcome::Object(written) => Ok(*written),
-        Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
-        other => Err(unexpected(&other).into()),
+    fn written(&self, outcome: Outcome) -> Result<ObjectWritten, ObjectRefused> {
+        match outcome {
+            Outcome::Object(written) => Ok(*written),
+            Outcome::Rejected(Rejection::Held { holder, .. }) => {
+                let session = |machine: &StateMachine| machine.session(holder.session);
+                let session = self.context.node.read(session);
+                Err(ObjectRefused::Held {
+                    remaining: session.map(|session| session.remaining),
+                    holder,
+                })
+            }
+            Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
+            other => Err(unexpected(&other).into()),
+        }
     }
 }

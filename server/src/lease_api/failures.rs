@@ -2,7 +2,7 @@
 //! write of its own accord only after 429 and 503 with `Retry-After`, which are answered only where nothing was
 //! done.
 
-use ringfence_core::{Limit, Millis, Rejection};
+use ringfence_core::{Holder, Limit, Millis, Rejection};
 use ringfence_lease_api::Failure;
 use ringfence_lease_api::status::Cause;
 use ringfence_proto::Refusal;
@@ -24,6 +24,9 @@ pub(super) struct What<'a> {
 pub(super) fn of(what: What<'_>, refused: &ObjectRefused) -> Failure {
     match refused {
         ObjectRefused::Rejected(rejection) => rejected(what, rejection),
+        ObjectRefused::Held { holder, remaining } => {
+            Failure::conflict(what.name, &held(holder, *remaining))
+        }
         ObjectRefused::Refused(refusal) => other(what, refusal),
         ObjectRefused::Behind { asked, own } => {
             Failure::too_large_version(*asked, *own, RETRY_AFTER)
@@ -31,13 +34,23 @@ pub(super) fn of(what: What<'_>, refused: &ObjectRefused) -> Failure {
     }
 }
 
+/// Who holds the lease, and for how long.
+fn held(holder: &Holder, remaining: Option<Millis>) -> String {
+    let (identity, token) = (holder.identity.as_str(), holder.token);
+    let left = match remaining {
+        Some(Millis::FOREVER) => " until its Pod has ended".to_owned(),
+        Some(remaining) => format!(" for {remaining} more unless it is renewed"),
+        None => String::new(),
+    };
+    format!("the lease is held by {identity:?} with token {token}{left}; wait for it")
+}
+
 fn rejected(what: What<'_>, rejection: &Rejection) -> Failure {
     let name = what.name;
     let message = || Refusal::from_rejection(rejection).message;
     match rejection {
         Rejection::ObjectChanged { .. } => Failure::modified(name),
-        Rejection::Held { .. }
-        | Rejection::Queued { .. }
+        Rejection::Queued { .. }
         | Rejection::LockDelay { .. }
         | Rejection::Revoking { .. }
         | Rejection::QuietTime { .. }
