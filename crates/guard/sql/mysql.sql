@@ -44,7 +44,8 @@
 --                    ringfence_marks, and the server shows that in its place; or the trigger
 --                    ringfence_marks_seen is missing. Drop the table, or run this file again
 --   WRONG_ENGINE     ringfence_marks is not a table of InnoDB
---   WRONG_SHAPE      ringfence_marks was made by another statement, and lacks its primary key, for example
+--   WRONG_SHAPE      ringfence_marks was made by another statement: it lacks its primary key, for example,
+--                    or has a foreign key
 --   TOKEN_TOO_HIGH   ringfence_admit or ringfence_advance was shown a token above (now + 1 day) * 2^20,
 --                    with this server's clock in seconds since 1970, and above the mark: it was made up,
 --                    or the clock is more than a day behind. It does not say that the lease is lost
@@ -58,6 +59,10 @@
 -- ringfence_marks. To run this file takes CREATE, CREATE ROUTINE and TRIGGER, and where the server writes
 -- a binary log also the right to make triggers then: SUPER, or log_bin_trust_function_creators = 1. No
 -- trigger keeps TRUNCATE out: give the right to DROP to no service.
+--
+-- The triggers keep the account that ran this file as their DEFINER. If that account is dropped, or loses
+-- its rights, every admission fails with 1449: run this file again with another account (in MySQL drop the
+-- triggers before). So run it with an account that stays.
 
 -- One row per lease. Each admission changes the row, by its counter, also when the mark is equal: so
 -- it takes part in what a Galera cluster or a group compares at the commit.
@@ -143,7 +148,7 @@ END//
 CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_check_shape()
     SQL SECURITY INVOKER
 BEGIN
-    DECLARE found_key, found_mark VARCHAR(64) CHARACTER SET utf8mb4;
+    DECLARE found_key, found_mark, found_more VARCHAR(64) CHARACTER SET utf8mb4;
     SELECT LEFT(GROUP_CONCAT(CONCAT(column_name, COALESCE(CONCAT('(', sub_part, ')'), ''))
             ORDER BY seq_in_index), 24) INTO found_key
         FROM information_schema.statistics
@@ -155,6 +160,23 @@ BEGIN
     IF found_key IS NULL OR found_key <> 'name' OR found_mark IS NOT NULL THEN
         CALL ringfence_refuse(CONCAT('WRONG_SHAPE: PRIMARY KEY (', COALESCE(found_key, 'none'), '), mark ',
             COALESCE(found_mark, 'bigint NOT NULL'), '; expected PRIMARY KEY (name), mark bigint NOT NULL'));
+    END IF;
+    -- A foreign key deletes marks with the rows of another table, and fires no trigger. Through a second
+    -- unique index the mark of another lease is written.
+    SELECT LEFT(MIN(what), 48) INTO found_more FROM (
+        SELECT CONCAT('column ', column_name) AS what FROM information_schema.columns
+            WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks'
+                AND column_name NOT IN ('name', 'mark', 'admissions')
+        UNION ALL
+        SELECT CONCAT('index ', index_name) FROM information_schema.statistics
+            WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks' AND index_name <> 'PRIMARY'
+        UNION ALL
+        SELECT CONCAT('foreign key ', constraint_name) FROM information_schema.referential_constraints
+            WHERE constraint_schema = DATABASE() AND table_name = 'ringfence_marks'
+    ) AS more;
+    IF found_more IS NOT NULL THEN
+        CALL ringfence_refuse(CONCAT('WRONG_SHAPE: the ', found_more,
+            '; expected name, mark, admissions and PRIMARY KEY (name) alone'));
     END IF;
 END//
 

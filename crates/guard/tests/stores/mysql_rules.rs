@@ -169,6 +169,9 @@ fn a_table_of_marks_of_another_shape_is_refused_in_mysql() {
         };
         let mut conn = database.conn().await;
         let admissions = "admissions BIGINT UNSIGNED NOT NULL DEFAULT 1";
+        // A cascade fires no trigger.
+        let parents = "CREATE TABLE parents (name VARCHAR(255) PRIMARY KEY)";
+        conn.query_drop(parents).await.unwrap();
         for (columns, found) in [
             ("name VARCHAR(255) NOT NULL, mark BIGINT NOT NULL", "(none)"),
             (
@@ -185,6 +188,19 @@ fn a_table_of_marks_of_another_shape_is_refused_in_mysql() {
                 "mark varchar(20)",
             ),
             ("id BIGINT PRIMARY KEY", "mark"),
+            (
+                "name VARCHAR(255) PRIMARY KEY, mark BIGINT NOT NULL, more INT",
+                "column more",
+            ),
+            (
+                "name VARCHAR(255) PRIMARY KEY, mark BIGINT NOT NULL, UNIQUE KEY one (mark)",
+                "index one",
+            ),
+            (
+                "name VARCHAR(255) PRIMARY KEY, mark BIGINT NOT NULL,
+                 CONSTRAINT gone FOREIGN KEY (name) REFERENCES parents (name) ON DELETE CASCADE",
+                "foreign key gone",
+            ),
         ] {
             let table =
                 format!("CREATE OR REPLACE TABLE ringfence_marks ({columns}, {admissions})");
