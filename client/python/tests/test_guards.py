@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
-import shutil
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -28,57 +22,12 @@ from ringfence.guards.sqlalchemy import SqlGuard  # noqa: E402
 TABLE = "CREATE TABLE IF NOT EXISTS balance (name TEXT PRIMARY KEY, amount INTEGER NOT NULL)"
 
 
-def postgres_programs() -> pathlib.Path | None:
-    """The folder of PostgreSQL's programs."""
-    found = shutil.which("initdb")
-    folders = [pathlib.Path(found).resolve().parent] if found else []
-    folders += sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A server of its own; the address of its database."""
-    programs = postgres_programs()
-    if programs is None:
-        pytest.skip("MISSING: initdb; install postgresql to test the guard in it")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ringfence-pg-"))
-    # PostgreSQL refuses to run as root.
-    as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
-    if as_user:
-        shutil.chown(folder, "nobody", "nogroup")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "data"
-    environment = dict(os.environ, LC_ALL="C", HOME=str(folder))
-    init = [str(programs / "initdb"), "-D", str(data), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8"]
-    made = subprocess.run([*as_user, *init], capture_output=True, text=True, env=environment, cwd=folder)
-    assert made.returncode == 0, made.stdout + made.stderr
-    serve = [str(programs / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder)]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*as_user, *serve, "-c", "listen_addresses=127.0.0.1"],
-            stdout=log,
-            stderr=log,
-            env=environment,
-            cwd=folder,
-        )
-    address = f"host=127.0.0.1 port={port} user=test dbname=postgres"
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(address).close()
-            break
-        except psycopg.OperationalError:
-            assert time.monotonic() < deadline and server.poll() is None, (folder / "log").read_text()
-            time.sleep(0.1)
-    with psycopg.connect(address) as connection:
+@pytest.fixture
+def balance(postgres: str) -> str:
+    """The server, with the table that is guarded."""
+    with psycopg.connect(postgres) as connection:
         connection.execute(TABLE)
-    yield address
-    server.terminate()
-    server.wait(timeout=30)
-    shutil.rmtree(folder, ignore_errors=True)
+    return postgres
 
 
 def amount(connection: psycopg.Connection, name: str) -> int:
@@ -87,10 +36,10 @@ def amount(connection: psycopg.Connection, name: str) -> int:
     return row[0] if row else 0
 
 
-def test_psycopg_refuses_the_stale_holder_for_good(postgres: str, client: ringfence.Client, name: str) -> None:
+def test_psycopg_refuses_the_stale_holder_for_good(balance: str, client: ringfence.Client, name: str) -> None:
     guard = PostgresGuard(name)
     add = "INSERT INTO balance VALUES (%s, 1) ON CONFLICT (name) DO UPDATE SET amount = balance.amount + 1"
-    with psycopg.connect(postgres) as connection:
+    with psycopg.connect(balance) as connection:
         guard.install(connection)
         guard.install(connection)
         # A session whose lease is believed in although a later grant has been at the store: the
@@ -110,9 +59,9 @@ def test_psycopg_refuses_the_stale_holder_for_good(postgres: str, client: ringfe
             raise AssertionError("not reached")
 
 
-def test_psycopg_refuses_what_is_no_fence_of_its_lease(postgres: str, name: str) -> None:
+def test_psycopg_refuses_what_is_no_fence_of_its_lease(balance: str, name: str) -> None:
     guard = PostgresGuard(name)
-    with psycopg.connect(postgres) as connection:
+    with psycopg.connect(balance) as connection:
         guard.install(connection)
         with pytest.raises(WrongLease):
             guard.advance(connection, Fence("other", 1))
@@ -130,10 +79,10 @@ def test_psycopg_refuses_what_is_no_fence_of_its_lease(postgres: str, name: str)
     assert issubclass(MalformedFence, ringfence.GuardError)
 
 
-def test_psycopg_in_asyncio(postgres: str, name: str) -> None:
+def test_psycopg_in_asyncio(balance: str, name: str) -> None:
     async def main() -> None:
         guard = AsyncPostgresGuard(name)
-        async with await psycopg.AsyncConnection.connect(postgres) as connection:
+        async with await psycopg.AsyncConnection.connect(balance) as connection:
             await guard.install(connection)
             await guard.advance(connection, Fence(name, 8))
             async with guard.transaction(connection, Fence(name, 8)):

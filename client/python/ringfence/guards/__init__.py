@@ -28,6 +28,7 @@ __all__ = [
     "NotFirst",
     "StaleFence",
     "TokenTooHigh",
+    "TransactionEnded",
     "WrongLease",
     "migration",
 ]
@@ -69,6 +70,20 @@ class TokenTooHigh(FenceRefused):
 
 class NotFirst(GuardError):
     """A transaction was open already, and what it has read may be older than the mark."""
+
+
+class TransactionEnded(GuardError):
+    """The transaction in which the fence was admitted had ended before its commit: by a COMMIT, ROLLBACK or
+    PREPARE TRANSACTION that was sent as text or by the driver, or by SQLite itself at an error that the block
+    overlooked. What came before a COMMIT is committed, under the fence. What came behind the end was refused
+    or rolled back, unless it was committed by a text of its own: look at the data, and do not repeat the block.
+    It stands in place of the block's own error."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "TRANSACTION_ENDED: the transaction in which the fence was admitted had ended before its commit; leave "
+            "COMMIT, ROLLBACK and PREPARE TRANSACTION out of guarded work, and stop at the first error of a statement"
+        )
 
 
 _REFUSALS: dict[str, type[FenceRefused]] = {

@@ -16,6 +16,11 @@ The rules are those of `ringfence.guards.psycopg` for PostgreSQL. In SQLite (3.3
 in one file) the admission takes the write lock, so a writer that is paused holds the others up until
 their busy timeout. `journal_mode = OFF` is not covered. An engine with the isolation level AUTOCOMMIT
 is refused: its statements are transactions of their own.
+
+A COMMIT or ROLLBACK that is sent as text ends what was admitted, and so does SQLite itself at some errors
+(`OR ROLLBACK`, a full disk). The statement that did it, or what follows it, raises `TransactionEnded`, and
+so does the commit if the block goes on behind that. Only what one text, or the driver's own connection,
+commits behind such an end cannot be refused: it is reported.
 """
 
 from __future__ import annotations
@@ -39,8 +44,13 @@ from ringfence.guards import (
     raise_refused,
     refusal_of,
 )
+from ringfence.guards._admitted import Admitted
 
-_POSTGRES_ADMIT = text("SELECT ringfence.admit(CAST(:name AS pg_catalog.text), CAST(:token AS bigint))")
+# With the server's number of the transaction that has written the mark.
+_POSTGRES_ADMIT = text(
+    "SELECT ringfence.admit(CAST(:name AS pg_catalog.text), CAST(:token AS bigint)), "
+    "pg_catalog.txid_current()"
+)
 # A temporary table of that name would stand before the marks.
 _SQLITE_ADMIT = text(
     "INSERT INTO main.ringfence_marks (name, mark) VALUES (:name, :token) "
@@ -85,13 +95,17 @@ class SqlGuard:
         error rolls it back.
 
         Raises `LeaseLost` before anything is sent if the lease is lost, `StaleFence` if a later grant
-        has been here (belief in the lease has ended then), another `FenceRefused`, and what SQLAlchemy
-        raises."""
+        has been here (belief in the lease has ended then), another `FenceRefused`, `TransactionEnded` if
+        the block ends the transaction by other ways than those of SQLAlchemy, and what SQLAlchemy
+        raises: also where the block overlooked the error of a statement and PostgreSQL has given the
+        transaction up."""
         fence = fence_of(lease, self.name)
         _dialect(engine)
-        with engine.connect() as connection, connection.begin():
-            _admit(connection, fence, lease)
-            yield connection
+        with engine.connect() as connection, connection.begin() as transaction:
+            with _admit(connection, fence, lease).kept():
+                yield connection
+                if transaction.is_active:
+                    transaction.commit()
 
     @contextmanager
     def session(
@@ -110,8 +124,8 @@ class SqlGuard:
             transaction = session.begin()
             connection = session.connection()
             _dialect(connection.engine)
-            _admit(connection, fence, lease)
-            with _admitted_alone(session, transaction, connection):
+            admitted = _admit(connection, fence, lease)
+            with admitted.kept(), _admitted_alone(session, transaction, connection):
                 yield session
                 if session.in_transaction():
                     session.commit()
@@ -166,13 +180,13 @@ def _dialect(engine: Engine) -> str:
     return name
 
 
-def _admit(connection: Connection, fence: Fence, lease: LeaseBase | Fence) -> None:
+def _admit(connection: Connection, fence: Fence, lease: LeaseBase | Fence) -> Admitted:
     values = {"name": fence.name, "token": fence.token}
     try:
         if connection.dialect.name == "postgresql":
-            connection.execute(_POSTGRES_ADMIT, values)
+            number = int(connection.execute(_POSTGRES_ADMIT, values).one()[1])
             _check_transaction(not getattr(connection.connection, "autocommit", False))
-            return
+            return Admitted(connection, number)
         if fence.token > ceiling():
             # A mark only grows: one that has reached the token stays, and is no reason to refuse it.
             row = connection.execute(_MARK["sqlite"], {"name": fence.name}).one_or_none()
@@ -181,6 +195,7 @@ def _admit(connection: Connection, fence: Fence, lease: LeaseBase | Fence) -> No
         if connection.execute(_SQLITE_ADMIT, values).rowcount != 1:
             raise GuardError(f"the mark of {fence} was not written, and no error says why")
         _check_transaction(getattr(connection.connection, "in_transaction", True))
+        return Admitted(connection)
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
         refusal = refusal_of(state, str(error.orig))
