@@ -103,10 +103,6 @@ const BEGIN: &str = "START TRANSACTION READ WRITE";
 
 const ONLY_GUARDED: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
 
-/// Services that start together install together; `CREATE … IF NOT EXISTS` alone fails for all but
-/// one of them then. The number is "ringfenc" in ASCII.
-const INSTALL_LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(8244241983257013859);";
-
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
 /// The mark lives in the table `ringfence.marks` and protects data of the same database only, in all of
@@ -133,10 +129,10 @@ impl PostgresGuard {
     ///
     /// # Errors
     /// [`PostgresError::Database`], if the role may not create the schema `ringfence`; also if there is
-    /// a table of marks of another shape (`WRONG_SHAPE`) or a second one (`OTHER_MARKS`).
+    /// a table of marks of another shape (`WRONG_SHAPE`) or a second one (`OTHER_MARKS`), or if what there
+    /// is belongs to a role other than this one and no superuser (`NOT_OWNED`).
     pub async fn install(client: &Client) -> Result<(), PostgresError> {
-        let script = [INSTALL_LOCK, MIGRATION].concat();
-        Ok(client.batch_execute(&script).await?)
+        Ok(client.batch_execute(MIGRATION).await?)
     }
 
     /// A guard bound to `name`. It holds no state of its own; any number may exist.

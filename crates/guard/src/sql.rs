@@ -30,17 +30,19 @@ pub const POSTGRES_MIGRATION: &str = include_str!("../sql/postgres.sql");
 /// Admits a token for the rest of the transaction: `$1` is the lease's name, `$2` the token as a
 /// `bigint`. Must be the transaction's first statement. The server judges the ceiling, by its own clock
 /// and its setting `ringfence.ceiling`.
-pub const POSTGRES_ADMIT: &str = "SELECT ringfence.admit($1::text, $2::bigint)";
+pub const POSTGRES_ADMIT: &str = "SELECT ringfence.admit($1::pg_catalog.text, $2::bigint)";
 
 /// Raises the mark to the token of a new grant, in a transaction of its own and before its holder's
 /// first read. Parameters as in [`POSTGRES_ADMIT`].
-pub const POSTGRES_ADVANCE: &str = "SELECT ringfence.advance($1::text, $2::bigint)";
+pub const POSTGRES_ADVANCE: &str = "SELECT ringfence.advance($1::pg_catalog.text, $2::bigint)";
 
 /// Raises the mark if it is lower, after a restore. Parameters as in [`POSTGRES_ADMIT`].
-pub const POSTGRES_ADVANCE_TO: &str = "SELECT ringfence.advance_to($1::text, $2::bigint)";
+pub const POSTGRES_ADVANCE_TO: &str =
+    "SELECT ringfence.advance_to($1::pg_catalog.text, $2::bigint)";
 
 /// The mark of the lease `$1`, as a `bigint`; no row if there is none. Advice for people.
-pub const POSTGRES_MARK: &str = "SELECT mark FROM ringfence.marks WHERE name = $1::text";
+pub const POSTGRES_MARK: &str = "SELECT mark FROM ringfence.marks \
+     WHERE name OPERATOR(pg_catalog.=) $1::pg_catalog.text";
 
 /// The table of marks and the procedures around it in MariaDB and MySQL, as a migration to be run once
 /// per database with their clients, `mariadb` or `mysql`. Running it again changes nothing.

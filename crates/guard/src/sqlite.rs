@@ -87,9 +87,8 @@ const SHAPE: &str = "name TEXT PRIMARY KEY, mark INTEGER NOT NULL";
 /// * [`SqliteGuard::write`] keeps all but the third automatically.
 ///
 /// # Durability
-/// Mark and data are lost or kept together, but a power failure can take back the newest commits
-/// with `synchronous` below `EXTRA`, or below `FULL` in WAL mode. That is a restore: see
-/// [`SqliteGuard::advance_to`].
+/// Mark and data are lost or kept together, but a power failure takes back the newest commits with
+/// `synchronous` below `EXTRA`, or `FULL` in WAL mode: a restore, see [`SqliteGuard::advance_to`].
 ///
 /// A database that is opened with `journal_mode = OFF` is not covered: SQLite cannot roll back then, so what
 /// a write that was refused or has failed did before stays. [`SqliteGuard::write`] refuses an effect that

@@ -44,6 +44,12 @@ impl Database {
     pub(crate) async fn connect(&self) -> Client {
         self.server.connect(self.name).await
     }
+
+    /// What a seal connects to.
+    pub(crate) fn address(&self) -> String {
+        let (port, name) = (self.server.port(), self.name);
+        format!("host=127.0.0.1 port={port} user=postgres dbname={name}")
+    }
 }
 
 /// Runs a test in a database with the migration in it.

@@ -12,7 +12,7 @@ const TEMPORARY: &str = "CREATE TEMP TABLE marks (name text PRIMARY KEY, mark bi
     CREATE TEMP TABLE ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL)";
 
 /// What an earlier release has made in the first schema of the search path, as far as it matters.
-const EARLIER: &str = "
+pub(crate) const EARLIER: &str = "
     CREATE TABLE ringfence_marks (name text COLLATE \"C\" PRIMARY KEY, mark bigint NOT NULL);
     CREATE FUNCTION ringfence_mark_stays() RETURNS trigger LANGUAGE plpgsql
         AS 'BEGIN RAISE EXCEPTION ''MARK_STAYS''; END';
