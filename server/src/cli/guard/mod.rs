@@ -179,6 +179,15 @@ fn other_marks(why: &str) -> Failure {
         .hint("drop all but one of the tables of marks, with their functions, and raise the marks")
 }
 
+/// A role that the caller cannot trust could change the marks.
+fn not_owned(why: &str) -> Failure {
+    let message = format!("nothing was written: {why}");
+    Failure::new(exit::DENIED, "NOT_OWNED", message).hint(
+        "run it as the owner of the schema ringfence, or look at what that role has made, and drop it or \
+         give it to a role that you trust",
+    )
+}
+
 /// The store knows the caller, and refuses it; or does not know the caller.
 fn denied(why: &str) -> Failure {
     let message = format!("the store refuses this account, and nothing was written: {why}");

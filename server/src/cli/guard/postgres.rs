@@ -7,8 +7,8 @@ use ringfence_guard::sql::POSTGRES_MIGRATION;
 
 use super::client::{self, Ended, Passed, Value};
 use super::{
-    Failure, Global, Task, Work, busy, commits_by_itself, denied, other_marks, refused, rejected,
-    unavailable, unknown, wrong_shape,
+    Failure, Global, Task, Work, busy, commits_by_itself, denied, not_owned, other_marks, refused,
+    rejected, unavailable, unknown, wrong_shape,
 };
 
 /// What is printed on the way.
@@ -40,12 +40,32 @@ const fn option(long: &'static str, short: &'static str, value: Value) -> Passed
 /// Stands in the error of a script that has changed the table of marks, or its triggers.
 const MARKS_CHANGED: &str = "MARKS_CHANGED";
 
-/// What is other behind a statement that drops, replaces, empties or alters the table of marks or one of its
-/// triggers. Without these a mark can be lowered.
-const MARKS: &str = "SELECT concat_ws(' ', c.oid, c.relfilenode, c.xmin, \
-     (SELECT string_agg(concat_ws(' ', t.oid, t.xmin), ' ' ORDER BY t.oid) \
-     FROM pg_trigger t WHERE t.tgrelid = c.oid)) \
-     FROM pg_class c WHERE c.oid = to_regclass('ringfence.marks')";
+/// What is other behind a statement that drops, replaces, empties or alters the table of marks, one of its
+/// triggers or a function of the schema. Without these a mark can be lowered, or a stale token admitted.
+///
+/// Each name in it has its schema, operators too: it is sent in the session of the script, whose search path
+/// may lead to what other roles have made.
+const MARKS: &str = "SELECT pg_catalog.concat_ws(' ', n.oid, n.nspowner, c.oid, c.relfilenode, c.xmin, \
+     (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', t.oid, t.xmin), ' ' ORDER BY t.oid) \
+     FROM pg_catalog.pg_trigger t WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid), \
+     (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', p.oid, p.proowner, p.prolang, p.prosecdef, \
+     p.proconfig, p.prosrc, p.probin), ' ' ORDER BY p.oid) \
+     FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) n.oid))";
+
+/// Where [`MARKS`] looks.
+const FROM_MARKS: &str = "FROM pg_catalog.pg_namespace n, pg_catalog.pg_class c \
+     WHERE n.nspname OPERATOR(pg_catalog.=) 'ringfence' \
+     AND c.relnamespace OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) 'marks'";
+
+/// Whether the migration is to be run: it was not, or there is another table of marks, or its functions, that
+/// it moves or refuses. What belongs to roles that the migration does not trust is none: any role can make it.
+const STALE: &str = "WITH trusted AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user) \
+     SELECT to_regprocedure('ringfence.admit(text, numeric)') IS NULL \
+     OR EXISTS (SELECT FROM pg_class WHERE relname = 'ringfence_marks' AND relkind IN ('r', 'p') \
+     AND relpersistence <> 't' AND relowner IN (SELECT oid FROM trusted)) \
+     OR EXISTS (SELECT FROM pg_proc WHERE proname = 'ringfence_admit' \
+     AND NOT pg_is_other_temp_schema(pronamespace) AND pronamespace <> pg_my_temp_schema() \
+     AND proowner IN (SELECT oid FROM trusted)) AS ringfence_stale";
 
 const EXAMPLE: &str = "\
 Examples:
@@ -56,11 +76,11 @@ Examples:
 ///
 /// One transaction: first the mark, then the script from stdin (16 MiB at most), then the commit. If a
 /// later holder has been here, the script is not run, and the exit code is 76. The table of marks,
-/// ringfence.marks, and its functions are created if they are absent; another table of marks in the
-/// database is refused. The server runs the script as one dynamic statement:
-/// it has no commands of psql and no COPY from stdin, and what its queries find is not printed.
-/// --timeout bounds the wait for another transaction. It needs the program psql, which reads PGHOST,
-/// PGUSER, PGPASSFILE and so on.
+/// ringfence.marks, and its functions are created if they are absent; another table of marks of this
+/// account, or marks that another role has made, are refused. The server runs the script as one dynamic
+/// statement: it has no commands of psql and no COPY from stdin, and what its queries find is not printed.
+/// Deferred constraints are checked before the commit. --timeout bounds the wait for another transaction. It
+/// needs the program psql, which reads PGHOST, PGUSER, PGPASSFILE and so on.
 #[derive(clap::Args, Debug)]
 #[command(after_help = format!("{EXAMPLE}\n\n{}", crate::cli::EXIT_CODES_HELP))]
 pub(crate) struct Postgres {
@@ -113,16 +133,12 @@ impl Postgres {
     }
 }
 
-/// The migration where it was not run, or where there is another table of marks, or its functions: it moves
-/// those of an earlier release, and fails where there are two. Many may do so at a time; the number is that
-/// of the guard in Rust.
+/// The migration where it is to be run. Its names, and those of the question, are the server's own. Many may
+/// do so at a time.
 fn install() -> String {
     format!(
-        "SELECT to_regprocedure('ringfence.admit(text, numeric)') IS NULL \
-         OR EXISTS (SELECT FROM pg_class WHERE relname = 'ringfence_marks' AND relpersistence <> 't') \
-         OR EXISTS (SELECT FROM pg_proc WHERE proname = 'ringfence_admit') AS ringfence_stale \\gset\n\
-         \\if :ringfence_stale\nBEGIN;\nSELECT pg_advisory_xact_lock(8244241983257013859);\n\
-         {POSTGRES_MIGRATION}\nCOMMIT;\n\\endif\n"
+        "BEGIN;\nSET LOCAL search_path = pg_catalog, pg_temp;\n{STALE} \\gset\n\
+         \\if :ringfence_stale\n{POSTGRES_MIGRATION}\n\\endif\nCOMMIT;\n"
     )
 }
 
@@ -131,8 +147,7 @@ fn begin(fence: &Fence, nonce: &str) -> String {
     let (name, token) = (&fence.name, fence.token);
     format!(
         "BEGIN READ WRITE;\nSELECT ringfence.admit('{name}', {token});\n\
-         {marks} \\gset\n\\echo {nonce} {ADMITTED}\n",
-        marks = MARKS.replacen(" FROM pg_class", " AS ringfence_marks FROM pg_class", 1),
+         {MARKS} AS ringfence_marks {FROM_MARKS} \\gset\n\\echo {nonce} {ADMITTED}\n"
     )
 }
 
@@ -144,22 +159,39 @@ fn execute(script: &str, nonce: &str) -> String {
     )
 }
 
-/// Fails if the script has changed the table of marks, whatever names its session has now.
+/// Fails if the script has changed the table of marks or its functions, also in a trigger that it has left for
+/// the commit.
 fn unchanged() -> String {
     format!(
-        "SET LOCAL search_path = pg_catalog, pg_temp;\nSELECT CAST(CASE WHEN ({MARKS}) = :'ringfence_marks' \
+        "SET CONSTRAINTS ALL IMMEDIATE;\n\
+         SELECT CAST(CASE WHEN ({MARKS} {FROM_MARKS}) OPERATOR(pg_catalog.=) :'ringfence_marks' \
          THEN '0' ELSE '{MARKS_CHANGED}' END AS integer);\n"
     )
+}
+
+/// How psql ends if a statement of its script has failed. With a connection that ended it is another status.
+const STATEMENT_FAILED: i32 = 3;
+
+/// The SQLSTATE and the message in `ERROR:  RF001: STALE_TOKEN: ...`. The server says ERROR in its own language.
+fn answer(line: &str) -> Option<(&str, &str)> {
+    let (_, error) = line.split_once(":  ")?;
+    let (state, message) = error.split_once(": ")?;
+    let is_state = state.len() == 5
+        && (state.bytes()).all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    // Notices and warnings look the same.
+    let fails = !["00", "01", "02"]
+        .iter()
+        .any(|class| state.starts_with(class));
+    (is_state && fails).then_some((state, message))
 }
 
 fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     if ended.has_passed(DONE) && ended.status.success() {
         return Ok(());
     }
-    // `psql:<stdin>:7: ERROR:  RF001: STALE_TOKEN: …`
-    const ERROR: &str = "ERROR:  ";
-    let line = ended.error(|line| line.contains(ERROR));
-    let Some((_, error)) = line.split_once(ERROR) else {
+    let line = ended.error(|line| answer(line).is_some());
+    let failed = ended.status.code() == Some(STATEMENT_FAILED);
+    let Some((state, message)) = answer(line).filter(|_| failed) else {
         return Err(
             match (ended.has_passed(COMMITTING), ended.has_passed(ADMITTED)) {
                 (true, _) => unknown(line),
@@ -169,7 +201,6 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
             },
         );
     };
-    let (state, message) = error.split_once(": ").unwrap_or(("", error));
     if let Some(fence) = fence
         && let Some(why) = Refused::from_sqlstate(fence, state, Some(message))
         && !ended.has_passed(ADMITTED)
@@ -178,14 +209,42 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     }
     Err(match state {
         "40001" | "40P01" | "55P03" => busy(message),
-        "0A000" if message.contains("transaction commands") => commits_by_itself(message),
+        // The function of the server that says so, whose name is the same in all languages.
+        "0A000" if ended.stderr.contains("exec_stmt_dynexecute") => commits_by_itself(message),
         "2D000" => commits_by_itself(message),
         "22P02" if message.contains(MARKS_CHANGED) => rejected(
-            "it drops, alters or empties the table ringfence.marks; the marks outlive what they guard",
+            "it drops, alters or empties the table ringfence.marks, or changes its functions; the marks \
+             outlive what they guard",
         ),
+        "42501" if message.starts_with("NOT_OWNED") => not_owned(message),
         "42501" => denied(message),
         "42P16" if message.starts_with("WRONG_SHAPE") => wrong_shape(message),
         "42P07" if message.starts_with("OTHER_MARKS") => other_marks(message),
         _ => rejected(message),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_found_in_any_language_and_is_no_notice() {
+        for (line, expected) in [
+            (
+                "ERROR:  RF001: STALE_TOKEN: token 8",
+                Some(("RF001", "STALE_TOKEN: token 8")),
+            ),
+            (
+                "psql:<stdin>:7: FEHLER:  42P01: Relation »a« existiert nicht",
+                Some(("42P01", "Relation »a« existiert nicht")),
+            ),
+            ("WARNING:  01000: RF001: no", None),
+            ("NOTICE:  00000: 42P01: no", None),
+            ("LOCATION:  exec_stmt_raise, pl_exec.c:3891", None),
+            ("psql: error: connection to server failed: FATAL:  no", None),
+        ] {
+            assert_eq!(answer(line), expected, "{line}");
+        }
+    }
 }
