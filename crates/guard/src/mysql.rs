@@ -64,6 +64,10 @@
 //! the writers' sessions, longer than an effect computes between two statements; MySQL has `wait_timeout`,
 //! which also ends idle connections without a transaction.
 //!
+//! # Connections of a pool
+//! What one user of a connection sets stays for the next: `@ringfence_ceiling`, `autocommit`, or `timestamp`,
+//! by which the ceiling is judged. Have the pool reset it, by `COM_RESET_CONNECTION` for example.
+//!
 //! # What the server itself can lose
 //! With `innodb_flush_log_at_trx_commit` other than 1 a crash takes back the newest commits; a failover to
 //! an asynchronous replica does too. Either is a restore: see [`MysqlGuard::advance_to`]. A replica serves

@@ -63,6 +63,11 @@
 //! it waits without limit. `statement_timeout` bounds a statement that does not come to its end, and
 //! `lock_timeout` for how long an advance waits before it fails as [`PostgresError::Conflict`].
 //!
+//! # Connections of a pool
+//! What one user of a connection sets stays for the next: `ringfence.ceiling`, `session_replication_role`,
+//! which switches the triggers of the marks off for a superuser, or `synchronous_commit`. Have the pool reset
+//! it, by `DISCARD ALL` for example.
+//!
 //! # What PostgreSQL itself can lose
 //! With `synchronous_commit = off`, or `fsync = off`, a crash takes back the newest commits; a
 //! failover to an asynchronous standby does too. Either is a restore: see
