@@ -61,6 +61,15 @@ var (
 	ErrTokenTooHigh = errors.New("TOKEN_TOO_HIGH")
 )
 
+// ErrTransactionEnded: the transaction in which the fence was admitted had ended before its commit: by a COMMIT,
+// ROLLBACK or PREPARE TRANSACTION that was sent as text, or by SQLite itself at an error that was overlooked. What
+// came before a COMMIT is committed, under the fence. What came behind the end is rolled back if it stands in a
+// transaction, and else committed without the fence: look at the data, and do not repeat the write. It stands in
+// place of the error that the function returned, whose text it shows.
+var ErrTransactionEnded = errors.New("TRANSACTION_ENDED: the transaction in which the fence was admitted had ended" +
+	" before its commit; leave COMMIT, ROLLBACK and PREPARE TRANSACTION out of guarded work, and return the first error" +
+	" of any statement")
+
 // StaleToken says that a later grant has been here: stop the work, the lease is lost.
 type StaleToken struct {
 	Offered ringfence.Fence
@@ -128,31 +137,39 @@ func (g *Guard) Install(ctx context.Context, db *sql.DB) error {
 
 // Admit shows a fence for the rest of a transaction. It must be the first statement in it: the mark is
 // written, also where it is equal, and only that write keeps the next holder out until the commit. After
-// an error, of this or of any later statement, send nothing more and roll back; see Write.
+// an error, of this or of any later statement, send nothing more and roll back; see Write, which also proves
+// that it is this transaction that is committed.
 func (g *Guard) Admit(ctx context.Context, tx *sql.Tx, fence ringfence.Fence) error {
+	_, err := g.admit(ctx, tx, fence)
+	return err
+}
+
+// admit also returns PostgreSQL's number of the transaction that has written the mark.
+func (g *Guard) admit(ctx context.Context, tx *sql.Tx, fence ringfence.Fence) (number int64, err error) {
 	if err := g.check(fence); err != nil {
-		return err
+		return 0, err
 	}
 	if g.dialect == PostgreSQL {
 		var mark int64
-		err := tx.QueryRowContext(ctx, "SELECT ringfence.admit($1, $2)", fence.Name, fence.Token).Scan(&mark)
-		return refusal(err, fence)
+		err := tx.QueryRowContext(ctx, "SELECT ringfence.admit($1, $2), pg_catalog.txid_current()", fence.Name, fence.Token).
+			Scan(&mark, &number)
+		return number, refusal(err, fence)
 	}
 	if ceiling := ceilingAt(time.Now()); fence.Token > ceiling && !g.noLimit {
-		return fmt.Errorf("%w: token %d of lease %q is above the ceiling %d: it was made up, or this clock is behind",
+		return 0, fmt.Errorf("%w: token %d of lease %q is above the ceiling %d: it was made up, or this clock is behind",
 			ErrTokenTooHigh, fence.Token, fence.Name, ceiling)
 	}
 	// A temporary table of that name would stand before the marks.
 	done, err := tx.ExecContext(ctx, "INSERT INTO main.ringfence_marks (name, mark) VALUES (?, ?)"+
 		" ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark", fence.Name, fence.Token)
 	if err != nil {
-		return refusal(err, fence)
+		return 0, refusal(err, fence)
 	}
 	// A trigger of others can ignore the insert, and a table without the guard's own takes no stale token.
 	if rows, err := done.RowsAffected(); err != nil || rows != 1 {
-		return fmt.Errorf("guard: the mark of %v was not written (%d rows, %v)", fence, rows, err)
+		return 0, fmt.Errorf("guard: the mark of %v was not written (%d rows, %v)", fence, rows, err)
 	}
-	return nil
+	return 0, nil
 }
 
 // Advance tells the database that this is the grant in force, and commits that. A new holder calls it
@@ -162,10 +179,14 @@ func (g *Guard) Advance(ctx context.Context, db *sql.DB, fence ringfence.Fence) 
 	return g.Write(ctx, db, fence, func(*sql.Tx) error { return nil })
 }
 
-// Write runs a transaction that begins with the fence, and commits it if write returns no error. write has
-// to return the first error of any statement: SQLite ends a transaction by itself when a statement is
-// interrupted, by its context for example, or the disk is full, and what is sent behind it would be
-// committed on its own, without the fence.
+// Write runs a transaction that begins with the fence, and commits it if write returns no error and the
+// transaction is still the one that began so; otherwise the error is ErrTransactionEnded. That asks PostgreSQL
+// once more before the commit.
+//
+// write has to return the first error of any statement, and to leave out COMMIT and ROLLBACK as text: SQLite
+// ends a transaction by itself when a statement is interrupted, by its context for example, or the disk is
+// full, and what is sent behind the end of the transaction is committed on its own, without the fence. It is
+// reported, but cannot be refused here. In SQLite an error that write returns is passed on as it is.
 func (g *Guard) Write(ctx context.Context, db *sql.DB, fence ringfence.Fence, write func(tx *sql.Tx) error) error {
 	return g.WriteTx(ctx, db, nil, fence, write)
 }
@@ -181,11 +202,19 @@ func (g *Guard) WriteTx(ctx context.Context, db *sql.DB, options *sql.TxOptions,
 	}
 	// Also if write panics. After the commit it does nothing.
 	defer func() { _ = tx.Rollback() }()
-	if err := g.Admit(ctx, tx, fence); err != nil {
+	number, err := g.admit(ctx, tx, fence)
+	if err != nil {
+		return err
+	}
+	transaction := &admitted{dialect: g.dialect, db: db, tx: tx, number: number}
+	if err := transaction.mark(ctx); err != nil {
 		return err
 	}
 	if err := write(tx); err != nil {
-		return err
+		return transaction.failed(ctx, err)
+	}
+	if err := transaction.isOpen(ctx); err != nil {
+		return transaction.failed(ctx, err)
 	}
 	return tx.Commit()
 }
