@@ -25,6 +25,8 @@ BEGIN
             pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
         FROM pg_proc p
         WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = ANY (words) AND prokind IN ('f', 'a')
+            -- No other call is one of an aggregate of an ordered set.
+            AND NOT EXISTS (SELECT FROM pg_aggregate WHERE aggfnoid = p.oid AND aggkind <> 'n')
     LOOP
         BEGIN
             IF found.kind = 'a' THEN
