@@ -397,7 +397,7 @@ fn every_fault_takes_effect_on_real_processes_and_no_promise_breaks() {
     let faults: Vec<String> = EVERY.iter().enumerate().map(planned).collect();
     let text = format!(
         r#"{{"version": 1, "seed": 4, "nodes": 3, "clients": 3, "duration_ms": {}, "faults": [{}]}}"#,
-        8_500 + EVERY.len() * EACH_MS,
+        20_500 + EVERY.len() * EACH_MS,
         faults.join(",")
     );
     let dir = tempfile::tempdir().unwrap();
