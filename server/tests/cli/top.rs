@@ -10,29 +10,59 @@ use crate::terminal::Terminal;
 /// What leaves the screen that a program has to itself.
 const LEFT: &str = "\u{1b}[?1049l";
 
+const COLUMNS: usize = 100;
+const ROWS: usize = 24;
+
 fn top(dev: &Dev, arguments: &str) -> Terminal {
-    let script = format!("stty cols 100 rows 24; $R top {arguments}; echo code=$?");
+    let script = format!("stty cols {COLUMNS} rows {ROWS}; $R top {arguments}; echo code=$?");
     Terminal::start(dev, &["sh", "-c", &script])
 }
 
 impl Terminal {
-    /// What was drawn, without what moves the cursor.
+    /// What stands on the screen: only what changes is drawn, each piece where it belongs.
     fn drawn(&self) -> String {
-        let mut text = String::new();
+        let mut lines = vec![vec![' '; COLUMNS]; ROWS];
+        let (mut row, mut column) = (0, 0);
         let screen = self.screen.lock().unwrap();
         let mut letters = screen.chars();
         while let Some(letter) = letters.next() {
             match letter {
-                '\u{1b}' => drop(letters.find(char::is_ascii_alphabetic)),
-                letter => text.push(letter),
+                '\u{1b}' => {
+                    let mut asked = String::new();
+                    let end = letters.find(|letter| {
+                        asked.push(*letter);
+                        letter.is_ascii_alphabetic()
+                    });
+                    // `ESC [ ROW ; COLUMN H` is the one that matters here.
+                    let place = asked.trim_start_matches('[').trim_end_matches('H');
+                    if let (Some('H'), Some((to_row, to_column))) = (end, place.split_once(';')) {
+                        row = to_row.parse::<usize>().unwrap() - 1;
+                        column = to_column.parse::<usize>().unwrap() - 1;
+                    }
+                }
+                '\r' => column = 0,
+                '\n' => row += 1,
+                letter => {
+                    if let Some(cell) = lines.get_mut(row).and_then(|line| line.get_mut(column)) {
+                        *cell = letter;
+                    }
+                    column += 1;
+                }
             }
         }
-        text
+        let lines = lines.into_iter().map(String::from_iter);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether a line of the shell ends like this, behind what was drawn.
+    fn says(&self, what: &str) -> bool {
+        let screen = self.screen.lock().unwrap();
+        screen.lines().any(|line| line.trim_end().ends_with(what))
     }
 
     #[track_caller]
     fn draws(&self, what: &str) {
-        await_that(what, || self.drawn().contains(what));
+        await_that(what, || self.drawn().contains(what) || self.says(what));
     }
 }
 

@@ -49,16 +49,24 @@ fn statements_in_other_languages_name_the_schema_of_the_marks() {
             "ringfence_advance(",
             "ringfence_token(",
             " marks ",
-            // Types, operators and functions are looked for there, too.
-            "::text",
-            "AS text)",
-            "ringfence.marks WHERE name =",
-            "SELECT pg_",
         ] {
             let code = source
                 .lines()
                 .filter(|line| line.contains("SELECT") || line.contains("INTO"));
             for line in code {
+                assert!(!line.contains(bare), "{path}: {bare} in: {line}");
+            }
+        }
+        // Types, operators and functions are looked for there, too.
+        for bare in [
+            "::text",
+            "AS text)",
+            "ringfence.marks WHERE name =",
+            "SELECT pg_",
+            " txid_",
+        ] {
+            for line in source.lines() {
+                let line = line.replace("SELECT pg_catalog.", "");
                 assert!(!line.contains(bare), "{path}: {bare} in: {line}");
             }
         }

@@ -34,7 +34,7 @@ pub(crate) enum AccessCommand {
     /// Make tokens that prove who a program is, list and revoke them
     #[command(
         subcommand,
-        after_help = "Example:\n  (umask 077; ringfence access token create deploy --ttl 30d > deploy.token)"
+        after_help = "Example:\n  umask 077\n  ringfence access token create deploy --ttl 30d > deploy.token"
     )]
     Token(token::TokenCommand),
 }
