@@ -101,7 +101,7 @@ fn a_cluster_that_lost_its_majority_says_so_and_ctrl_c_gives_the_terminal_back()
         signal(*pid, Signal::KILL);
     }
     terminal.draws("down");
-    terminal.draws("NO LEADER");
+    terminal.draws("NO MAJORITY");
     terminal.types("\x03");
     terminal.draws("code=0");
     assert!(terminal.screen.lock().unwrap().contains(LEFT));

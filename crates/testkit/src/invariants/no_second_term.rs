@@ -112,7 +112,8 @@ impl NoSecondTerm {
             Some(first) if is_held => {
                 let (since, least) = (now.since(first), tries.duration.min(duration));
                 self.lost.remove(&who);
-                match since >= least {
+                // At the end of cluster time no moment lies behind the duration.
+                match now >= first.after(least) {
                     true => Ok(()),
                     false => Err(format!(
                         "{by:?} lost its term, and is granted another one {since} after its next \

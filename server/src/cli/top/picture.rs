@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
-use ringfence_proto::v1::{HistoryRecord, Lease, StatusResponse};
+use ringfence_proto::v1::{HistoryRecord, Lease};
 use ringfence_services::since_epoch;
 
 use super::screen::Screen;
@@ -71,14 +71,16 @@ fn heading(screen: &Screen) -> Vec<Line<'static>> {
         return vec![Line::from(text)];
     };
     let status = &said.status;
-    let leader = match leader(screen, status) {
-        Some(name) => Span::raw(format!("leader {name}, term {}", status.term)),
-        None => Span::styled(
-            "NO LEADER: nothing is granted; see deploy/RECOVERY.md#the-majority-is-down",
+    let first = match leader(screen, said) {
+        Some(name) => Line::from(vec![
+            Span::styled(format!("cluster {}  ", view::hex(&status.cluster_id)), BOLD),
+            Span::raw(format!("leader {name}, term {}", status.term)),
+        ]),
+        None => Line::styled(
+            "NO MAJORITY: nothing is granted; see deploy/RECOVERY.md#the-majority-is-down",
             PROBLEM,
         ),
     };
-    let cluster = format!("cluster {}  ", view::hex(&status.cluster_id));
     let pace = screen.pace.map_or_else(String::new, |pace| {
         format!(
             "  grants/s {:.1}  entries/s {:.1}",
@@ -94,14 +96,20 @@ fn heading(screen: &Screen) -> Vec<Line<'static>> {
         let left = duration::show(status.quiet_ms);
         second.push(Span::styled(format!("  quiet time: {left}"), PROBLEM));
     }
-    vec![
-        Line::from(vec![Span::styled(cluster, BOLD), leader]),
-        Line::from(second),
-    ]
+    vec![first, Line::from(second)]
 }
 
-fn leader(screen: &Screen, status: &StatusResponse) -> Option<String> {
+/// The name of the leader. `None` if the node knows none, or if no majority answers: a node whose leader
+/// is gone still names it.
+fn leader(screen: &Screen, newest: &Said) -> Option<String> {
+    let status = &newest.status;
     if status.leader_id == 0 || status.cluster_id.is_empty() {
+        return None;
+    }
+    let voters = newest.members.iter().filter(|member| member.voter);
+    let answers = |id| said(screen).any(|said| said.status.node_id == id);
+    let answering = voters.clone().filter(|voter| answers(voter.node_id));
+    if answering.count() * 2 <= voters.count() {
         return None;
     }
     let members = said(screen).flat_map(|said| &said.members);
@@ -296,7 +304,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{Event, KeyCode};
-    use ringfence_proto::v1::{Grant, Member};
+    use ringfence_proto::v1::{Grant, Member, StatusResponse};
 
     use super::super::look::{Page, Sight};
     use super::*;
@@ -317,6 +325,7 @@ mod tests {
         let member = |node_id: u64| Member {
             node_id,
             name: format!("n{node_id}"),
+            voter: true,
             ..Member::default()
         };
         Answer {
@@ -339,7 +348,7 @@ mod tests {
                     version: "0.1.0".into(),
                     ..StatusResponse::default()
                 },
-                vec![member(1), member(2)],
+                vec![member(1), member(2), member(3)],
             )),
         }
     }
@@ -421,20 +430,24 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_a_leader_names_the_runbook_and_keeps_the_last_list() {
+    fn a_cluster_without_a_majority_names_the_runbook_and_keeps_the_last_list() {
         let mut screen = new();
-        seen(
-            &mut screen,
-            vec![node(1, 1, 100)],
-            page(vec![lease("a", 41)], true),
-        );
-        let nodes = vec![node(1, 0, 100)];
-        seen(&mut screen, nodes, Some(Err("no leader is known".into())));
-        let text = shown(&mut screen, 100, 12).join("\n");
-        assert!(text.contains("RECOVERY.md#the-majority-is-down"), "{text}");
-        assert!(text.contains("as of 1s ago: no leader is known"), "{text}");
-        assert!(text.lines().any(|line| line.starts_with("a ")), "{text}");
-        assert!(screen.pace.is_some());
+        let three = || vec![node(1, 1, 100), node(2, 1, 100), node(3, 1, 100)];
+        seen(&mut screen, three(), page(vec![lease("a", 41)], true));
+        let text = shown(&mut screen, 80, 14).join("\n");
+        assert!(text.contains("leader n1"), "{text}");
+        // None is elected, or the one that is left still names a leader that is gone.
+        let elected_none = vec![node(1, 0, 100), node(2, 0, 100)];
+        for nodes in [elected_none, vec![node(1, 2, 100)]] {
+            let refused = Some(Err("no leader is known".into()));
+            seen(&mut screen, nodes, refused);
+            let text = shown(&mut screen, 80, 14).join("\n");
+            assert!(text.starts_with("NO MAJORITY: "), "{text}");
+            assert!(text.contains("RECOVERY.md#the-majority-is-down"), "{text}");
+            assert!(text.contains("ago: no leader is known"), "{text}");
+            assert!(text.lines().any(|line| line.starts_with("a ")), "{text}");
+            assert!(screen.pace.is_some());
+        }
     }
 
     #[test]
