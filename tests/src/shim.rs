@@ -78,7 +78,7 @@ impl Wall {
         written.expect("the file can be written");
     }
 
-    /// What stands in the environment of a process that has it; see [`shim`] for the directory.
+    /// The environment of a process that has it; see [`shim`] for the directory.
     #[must_use]
     pub fn environment(&self, directory: &str) -> [(&'static str, &Path); 2] {
         [

@@ -86,7 +86,7 @@ pub struct Opened {
 pub enum Acquired {
     /// The lease is held.
     Granted(Granted),
-    /// The request stands in the queue; a [`crate::event::Event`] will say what became of it.
+    /// The request is in the queue; a [`crate::event::Event`] will say what became of it.
     Waiting {
         /// The lease.
         name: LeaseName,

@@ -106,7 +106,7 @@ impl Session {
         self.ttl = ttl;
     }
 
-    /// Until when its client may believe in what it holds, if it renews no more.
+    /// Until when its client may believe in what it holds, unless it renews again.
     pub(crate) fn believes_until(&self, now: ClusterTime) -> ClusterTime {
         self.seen.max(now).after(self.ttl)
     }

@@ -244,7 +244,7 @@ pub enum Rule {
         offered: String,
         /// What became of its write.
         what: String,
-        /// What stands in the store.
+        /// What the store holds.
         found: String,
     },
     /// The connections wait for each other for ever, or one alone makes no progress.

@@ -41,7 +41,7 @@ enum State<T> {
     Proposed(T),
     /// The entry is under way, and the wait is over already.
     Early(T, WaitDone),
-    /// The entry is applied, and the request stands in the queue.
+    /// The entry is applied, and the request is in the queue.
     Queued(T, Place),
     /// It is answered.
     Answered,
@@ -165,7 +165,7 @@ impl Context {
         if self.has_applied(index) {
             return Ok(());
         }
-        // The request stands in the queue, so whatever happens here is no "not done".
+        // The request is in the queue, so whatever happens here is no "not done".
         self.node
             .read_barrier()
             .await
@@ -173,7 +173,7 @@ impl Context {
     }
 }
 
-/// The caller is looked at no more, and the request may stand in the queue. `barred` says what the
+/// The caller is no longer looked at, and the request may be in the queue. `barred` says what the
 /// caller lacks: it is the reason that its next request is refused with.
 fn barred_waiting(refusal: &Refusal) -> Refusal {
     let why = match refusal.metadata.get("why") {
@@ -286,7 +286,7 @@ impl<T: Tell> Waiting<T> {
 enum Progress {
     /// It is answered.
     Answered(Result<v1::AcquireResponse, Refusal>),
-    /// It stands in the queue.
+    /// It is in the queue.
     Waiting(Place),
 }
 

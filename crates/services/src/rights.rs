@@ -7,7 +7,7 @@
 //!
 //! An early refusal speaks of one try: a right that was granted a moment ago may not be applied here
 //! yet. A node whose state may be from long ago, since it has not caught up after its start, refuses
-//! nothing by it and says so. One that has caught up asks the leader no more: a refusal that costs a
+//! nothing by it and says so. One that has caught up no longer asks the leader: a refusal that costs a
 //! round trip would be a way to keep it busy.
 
 use std::sync::LazyLock;

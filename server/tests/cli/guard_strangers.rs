@@ -69,7 +69,7 @@ fn no_function_in_the_search_path_is_called_by_the_command() {
     );
 }
 
-/// A role that may do no more than connect has temporary objects, and perhaps a schema of its own.
+/// A role that may only connect has temporary objects, and perhaps a schema of its own.
 #[test]
 fn objects_of_other_roles_keep_no_command_from_the_marks() {
     let Some(database) = advanced_postgres() else {

@@ -36,7 +36,7 @@ pub(super) struct Stage {
     groups: Vec<Pid>,
     /// Stands before the commands and n3: enters the namespace in which n3 has its disk.
     pub(super) wrapper: Vec<String>,
-    /// What stands in the environment of n3.
+    /// The environment of n3.
     pub(super) environment: Vec<(String, PathBuf)>,
     /// In the addresses of clients, for TLS.
     scheme: &'static str,

@@ -122,7 +122,7 @@ pub struct Disturbed {
     pub reached: bool,
 }
 
-/// What stands in the store. There are two data, so that an effect can be torn.
+/// What the store holds. There are two data, so that an effect can be torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// The mark.

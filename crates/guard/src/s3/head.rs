@@ -37,7 +37,7 @@ impl WriteId {
     }
 }
 
-/// What stands in front of a body.
+/// What precedes a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) lease: LeaseName,

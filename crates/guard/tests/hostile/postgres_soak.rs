@@ -161,7 +161,7 @@ impl Worker {
         self.token = token;
     }
 
-    /// Makes `count` writes, and looks at what stands in the store then.
+    /// Makes `count` writes, and looks at what the store holds then.
     async fn round(&mut self, count: usize, tally: &mut Tally) {
         let mut made = Vec::with_capacity(count);
         for _ in 0..count {

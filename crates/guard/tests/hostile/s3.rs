@@ -177,7 +177,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// One write through a connection that may be cut, and a look at what stands in the store then.
+    /// One write through a connection that may be cut, and a look at what the store holds then.
     async fn write(&mut self, id: u64, tally: &mut Tally, denied: &mut HashSet<u64>) {
         let stale = self.chance.below(2) == 0;
         let new = !stale && self.chance.below(20) == 0;

@@ -45,7 +45,7 @@ struct Plan {
 pub(crate) struct Hand {
     state: State,
     pump: JoinHandle<()>,
-    /// Takes no more connections, where there may be several.
+    /// Accepts no further connections, where there may be several.
     last: Arc<Notify>,
 }
 

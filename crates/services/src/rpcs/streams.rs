@@ -94,7 +94,7 @@ async fn a_call_that_waits_ends_with_its_credential_and_keeps_its_place() {
     }
     .encode_to_vec();
     let told = world.call("Leases/Acquire", &acquire, &passing).await;
-    // It stands in the queue, so it is no "not done".
+    // It is in the queue, so it is no "not done".
     assert_eq!(told.reason(), Some(Reason::OutcomeUnknown), "{told:?}");
     let refusal = told.refusal.unwrap();
     assert_eq!(refusal.metadata["barred"], "UNAUTHENTICATED");
