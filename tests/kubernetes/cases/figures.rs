@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use ringfence_kubernetes::ControlPlane;
 
-use crate::site::Site;
+use crate::site::{Site, within};
 
 const FILES: [&str; 2] = ["prometheus/rules.yaml", "grafana/dashboard.json"];
 
@@ -47,14 +48,24 @@ async fn every_figure_that_is_looked_at_is_one_that_a_node_shows() {
     };
     let folder = tempfile::tempdir().unwrap();
     let backups = folder.path().to_str().unwrap();
-    let site = Site::with(plane, 1, &["--kube-pods", "--backup-dir", backups]).await;
+    let site = Site::with(plane, 2, &["--kube-pods", "--backup-dir", backups]).await;
     let session = site.session("worker").await;
     let lease = site.acquire(&session, "leader").await;
     site.objects
         .until_held("leader", "worker", lease.token().get())
         .await;
 
-    let shown = described(&site.figures(0).await);
+    // Some only the leader shows, and how far clocks are apart only a node that has looked at another.
+    let mut shown = BTreeSet::new();
+    within("a node has looked at the other's clock", async {
+        while !shown.contains("ringfence_clock_offset_seconds") {
+            for at in 0..site.cluster.len() {
+                shown.extend(described(&site.figures(at).await));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
     assert!(shown.len() > 40, "{shown:?}");
     for file in FILES {
         let text = std::fs::read_to_string(deployed(file)).unwrap();
