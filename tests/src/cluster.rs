@@ -188,9 +188,9 @@ impl Cluster {
         command
     }
 
-    /// From its next start on, a node is the program of this build.
-    pub fn upgrade(&mut self, at: usize) {
-        self.nodes[at].server = None;
+    /// From its next start on, a node is this program; that of this build if `None`.
+    pub fn set_server(&mut self, at: usize, server: Option<PathBuf>) {
+        self.nodes[at].server = server;
     }
 
     /// Where a node keeps its data.

@@ -1,7 +1,10 @@
-//! A cluster of an older release becomes one of this build that enforces rights, under load.
+//! A cluster of an older release becomes one of this build, under load: rolled to rights that bind, and
+//! rolled halfway, back and up while its nodes fail.
 //!
 //! `cargo xtask upgrade` builds the older release and starts this program; `cargo test` leaves it out.
 #![allow(clippy::unwrap_used)]
+
+mod halfway;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -23,7 +26,7 @@ const SHAPE: Shape = Shape {
 /// The level from which on a cluster knows rights.
 const LEVEL_ACCESS: u32 = 4;
 
-fn secs(secs: u64) -> Duration {
+const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -143,6 +146,15 @@ async fn holder_of(caller: &Caller, name: &str) -> Option<u64> {
     Some(lease?.holder?.token)
 }
 
+/// Ends a node as an operator does, and starts it as this program; that of this build if `None`.
+async fn restart_as(cluster: &mut Cluster, at: usize, server: Option<PathBuf>) {
+    cluster.signal(at, Signal::Terminate);
+    let code = cluster.wait_exit(at, secs(20)).await;
+    assert_eq!(code, Some(0), "{}", cluster.log(at));
+    cluster.set_server(at, server);
+    cluster.spawn(at);
+}
+
 async fn wait_for_level(cluster: &Cluster, level: u32) {
     let wait = async {
         for at in 0..cluster.len() {
@@ -183,11 +195,7 @@ async fn a_cluster_of_an_older_release_is_rolled_to_enforced_and_no_lease_is_los
         load.progress(20, secs(20)).await;
         // As the first node is upgraded the others know nothing of rights.
         assert!(cluster.level(at).await < LEVEL_ACCESS, "no level too early");
-        cluster.signal(at, Signal::Terminate);
-        let code = cluster.wait_exit(at, secs(20)).await;
-        assert_eq!(code, Some(0), "{}", cluster.log(at));
-        cluster.upgrade(at);
-        cluster.spawn(at);
+        restart_as(&mut cluster, at, None).await;
         load.progress(20, secs(20)).await;
     }
     wait_for_level(&cluster, LEVEL_ACCESS).await;
