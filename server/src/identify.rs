@@ -17,8 +17,8 @@ use ringfence_services::{self as services, ConnectionPrincipals, Identified, Pro
 use ringfence_tls::Connection;
 use serde_json::Map;
 use tonic::body::Body;
-use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use tonic::codegen::http::{HeaderMap, Request, Response, StatusCode};
+use tonic::codegen::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 use tonic::transport::server::Connected;
 use tower::{Layer, Service};
 
@@ -254,7 +254,19 @@ fn by_a_page(request: &Request<Body>) -> Option<Response<Body>> {
             false => problem::problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()),
         });
     }
-    if is_grpc || !is_grpc_path(path) {
+    if !is_grpc_path(path) {
+        return None;
+    }
+    if request.method() != Method::POST {
+        let got = request.method().as_str();
+        let refusal = Refusal::invalid("the method", got, "POST for a call of gRPC");
+        let mut refused = problem::problem_as(StatusCode::METHOD_NOT_ALLOWED, &refusal, Map::new());
+        refused
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("POST"));
+        return Some(refused);
+    }
+    if is_grpc {
         return None;
     }
     let got = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);

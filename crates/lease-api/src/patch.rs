@@ -23,8 +23,10 @@ const ACCEPTED: [&str; 4] = [JSON, MERGE, STRATEGIC, APPLY];
 const OPERATIONS_MAX: usize = 256;
 
 /// The most values that a JSON patch may make of a lease, and the most that are inside of each other:
-/// its copies could double a lease with each operation.
+/// its copies could double a lease with each operation. And the most bytes of their names and texts,
+/// some times what a lease may have: one operation at most doubles them.
 const VALUES_MAX: usize = 2_048;
+const BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 64;
 
 /// A patch that was read, and not applied yet. It can be applied to one lease after the other, as
@@ -358,28 +360,48 @@ fn operate(value: &mut Value, operations: &Operations, name: &str) -> Result<(),
             let cause = Cause::invalid("patch", operation.path().as_str(), &why);
             Failure::invalid_as(KIND, name, vec![cause])
         })?;
-        let mut left = VALUES_MAX;
-        if !fits(value, DEPTH_MAX, &mut left) {
-            return Err(Failure::too_large(VALUES_MAX));
+        if !Room::new().fits(value, DEPTH_MAX) {
+            return Err(Failure::too_large(BYTES_MAX));
         }
     }
     Ok(())
 }
 
-/// Whether a value has at most so many values in it, at most so deep. One operation at most doubles
-/// the depth, so this never goes far.
-fn fits(value: &Value, depth: usize, left: &mut usize) -> bool {
-    let Some(rest) = left.checked_sub(1) else {
-        return false;
-    };
-    *left = rest;
-    let Some(depth) = depth.checked_sub(1) else {
-        return false;
-    };
-    match value {
-        Value::Array(values) => values.iter().all(|value| fits(value, depth, left)),
-        Value::Object(object) => object.values().all(|value| fits(value, depth, left)),
-        _ => true,
+/// What a patched lease may still have.
+struct Room {
+    values: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            values: VALUES_MAX,
+            bytes: BYTES_MAX,
+        }
+    }
+
+    /// Whether a value fits, at most so deep. One operation at most doubles the depth, so this never
+    /// goes far.
+    fn fits(&mut self, value: &Value, depth: usize) -> bool {
+        let (Some(values), Some(depth)) = (self.values.checked_sub(1), depth.checked_sub(1)) else {
+            return false;
+        };
+        self.values = values;
+        match value {
+            Value::Array(values) => values.iter().all(|value| self.fits(value, depth)),
+            Value::Object(object) => object
+                .iter()
+                .all(|(name, value)| self.takes(name) && self.fits(value, depth)),
+            Value::String(text) => self.takes(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        }
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        let left = self.bytes.checked_sub(text.len());
+        self.bytes = left.unwrap_or_default();
+        left.is_some()
     }
 }
 

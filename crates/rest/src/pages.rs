@@ -13,18 +13,21 @@ use tonic::body::Body;
 
 use crate::heads::values;
 
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
 /// Web pages are refused: a page of any site could have the browser of a developer or operator call
 /// a node that this machine reaches, and a node without rights would answer.
 ///
 /// Of a page whose own name leads to the node (DNS rebinding) a browser says neither `Origin` nor
-/// `Sec-Fetch-Site` if it reads, without TLS. It does say which languages it accepts, which programs
-/// hardly ever do. Node.js and Deno accept `*` in every request, which no browser does.
+/// `Sec-Fetch-Site` if it reads, without TLS. It does say which languages it accepts, and a page can
+/// change what it says but not leave it out. Programs hardly ever say it. Node.js does, and says
+/// `Sec-Fetch-Mode` as well, which no page can set and no browser says without `Sec-Fetch-Site`.
 ///
 /// # Errors
 /// What is allowed in place of it; nothing was done.
 pub fn refuse_page(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let names_languages = || values(headers, &ACCEPT_LANGUAGE).any(|accepted| accepted != "*");
+    let names_languages = || headers.contains_key(ACCEPT_LANGUAGE) && !headers.contains_key(MODE);
     let is_rebound = || names_languages() && has_a_public_name(headers, uri);
     let by_a_page =
         headers.contains_key(ORIGIN) || site.map_or_else(is_rebound, |site| site != b"none");
@@ -136,7 +139,9 @@ mod tests {
             );
             assert!(by_a_page(&head(&[("host", host)])).is_none(), "{host}");
             let any = [("host", host), ("accept-language", "*")];
-            assert!(by_a_page(&head(&any)).is_none(), "{host}");
+            assert!(by_a_page(&head(&any)).is_some(), "{host}");
+            let node_js = [any[0], any[1], ("sec-fetch-mode", "cors")];
+            assert!(by_a_page(&head(&node_js)).is_none(), "{host}");
             let typed = [("host", host), languages, ("sec-fetch-site", "none")];
             assert!(by_a_page(&head(&typed)).is_none(), "{host}");
         }

@@ -14,10 +14,21 @@ const ORIGIN: &str = "Origin: http://evil.example\r\n";
 
 /// Posts a message of gRPC as HTTP/1.1, and returns the answer with its trailers.
 async fn post(port: u16, host: &str, path: &str, headers: &str, message: &[u8]) -> String {
+    ask("POST", port, host, path, headers, message).await
+}
+
+async fn ask(
+    method: &str,
+    port: u16,
+    host: &str,
+    path: &str,
+    headers: &str,
+    message: &[u8],
+) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let length = u32::try_from(message.len()).unwrap();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nConnection: close\r\n{headers}\
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nConnection: close\r\n{headers}\
          Content-Length: {}\r\n\r\n",
         message.len() + 5
     );
@@ -69,6 +80,7 @@ async fn a_web_page_reaches_no_call_of_grpc() {
         (local, "Sec-Fetch-Site: same-origin\r\n"),
         (rebound, "Origin: http://evil.example:7420\r\n"),
         (rebound, "Accept-Language: en\r\n"),
+        (rebound, "Accept-Language: *\r\n"),
     ] {
         let answer = post(port, host, path, &format!("{GRPC}{from}"), &page).await;
         assert!(answer.contains("grpc-status: 3"), "{answer}");
@@ -83,6 +95,11 @@ async fn a_web_page_reaches_no_call_of_grpc() {
     ] {
         let answer = post(port, local, path, "Content-Type: text/plain\r\n", b"").await;
         assert!(answer.starts_with("http/1.1 415 "), "{path}: {answer}");
+        // A browser sends no `Origin` with a page's GET to its own name.
+        for method in ["GET", "HEAD", "PUT"] {
+            let answer = ask(method, port, local, path, GRPC, b"").await;
+            assert!(answer.starts_with("http/1.1 405 "), "{path}: {answer}");
+        }
     }
     let mut api = Api::of(&node).await;
     assert_eq!(api.status().await.last_token, 0, "nothing was granted");

@@ -161,6 +161,12 @@ fn copies_do_not_grow_without_bound() {
         .map(|at| json!({ "op": "copy", "from": "/metadata", "path": format!("/metadata/{at}") }))
         .collect();
     assert_eq!(code(JSON, &Value::Array(twice)), 413);
+    // Few values, and each of them long.
+    let text = json!({ "op": "add", "path": "/spec/x", "value": "x".repeat(200_000) });
+    let long = (0..100)
+        .map(|at| json!({ "op": "copy", "from": "/spec/x", "path": format!("/spec/x{at}") }));
+    let long = std::iter::once(text).chain(long).collect();
+    assert_eq!(code(JSON, &Value::Array(long)), 413);
     let many = json!({ "op": "test", "path": "/kind", "value": "Lease" });
     let many = Value::Array(vec![many; OPERATIONS_MAX + 1]);
     assert_eq!(code(JSON, &many), 400);

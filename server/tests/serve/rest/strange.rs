@@ -168,11 +168,14 @@ async fn what_is_no_call_is_refused_with_what_is() {
     let get = |head: &str| {
         format!("GET /v1/leases HTTP/1.1\r\nConnection: close\r\n{head}\r\n").into_bytes()
     };
-    let rebound = "Host: evil.example:7420\r\nAccept-Language: en\r\n";
-    http.send(&get(rebound))
-        .await
-        .problem(403, "INVALID_ARGUMENT");
+    for languages in ["en", "*", ""] {
+        let rebound = format!("Host: evil.example:7420\r\nAccept-Language: {languages}\r\n");
+        http.send(&get(&rebound))
+            .await
+            .problem(403, "INVALID_ARGUMENT");
+    }
     for fine in [
+        "Host: node.example:7420\r\nAccept-Language: *\r\nSec-Fetch-Mode: cors\r\n",
         "Host: node.example:7420\r\n",
         "Host: 127.0.0.1:7420\r\nAccept-Language: en\r\n",
     ] {
