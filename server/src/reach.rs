@@ -28,6 +28,13 @@ const NEXT: &str = "on the machine of the node, `ringfence access mode enforced 
                     unix:DATA_DIR/admin.sock` opens the port once rules exist; if the network keeps \
                     strangers out, start the node with --allow-anonymous";
 
+/// What a node says of itself and of the members. No rights are needed for it, and no lease, principal or
+/// other name of a caller is in it.
+const OF_THE_NODE: [&str; 2] = [
+    "/ringfence.v1.Cluster/Status",
+    "/ringfence.v1.Cluster/ListMembers",
+];
+
 /// What stands before the callers of a port.
 #[derive(Clone)]
 pub(crate) struct Reach {
@@ -57,27 +64,43 @@ impl Reach {
 
     /// Fine if callers are served: then they are for as long as this node runs, so that an
     /// administrator who sets the mode back to `off` shuts no caller out. Else why not, for people.
+    ///
+    /// What the node's disk held when it started opens nothing: in the cluster the mode may be `off`
+    /// since, and the leader would carry out what a caller asks here.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(node) = &self.guarded else {
             return Ok(());
         };
-        if node.access_mode() != Mode::Off || node.mode_was_set() {
-            return Ok(());
-        }
-        Err(match node.status().cluster {
-            None => {
-                "this node belongs to no cluster yet, so it does not know whether rights bind; \
-                     other machines reach it, so it serves none of them before it does"
-                    .to_owned()
+        let why = match node.mode_was_set() {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(format!(
+                    "the cluster's mode is off, in which every caller may do anything, and other \
+                     machines reach this node, so it serves none of them; {NEXT}"
+                ));
             }
-            Some(_) => format!(
-                "the cluster's mode is off, in which every caller may do anything, and other machines \
-                 reach this node, so it serves none of them; {NEXT}"
-            ),
-        })
+            None if node.status().cluster.is_none() => "belongs to no cluster yet",
+            None => "has not caught up since its start",
+        };
+        Err(format!(
+            "this node {why}, so it does not know whether rights bind; other machines reach it, so it \
+             serves none of them before it does; `ringfence cluster status` with all nodes as \
+             --endpoints shows whether a majority answers"
+        ))
     }
 
-    /// Refuses a request for this path while the port is closed. Health is for all callers.
+    /// Whether a node that has not caught up answers a request for this path all the same: without a
+    /// majority it never does, and that is when an operator asks what each node knows.
+    fn is_answered_alone(&self, path: &str) -> bool {
+        let node = self
+            .guarded
+            .as_ref()
+            .filter(|_| OF_THE_NODE.contains(&path));
+        node.is_some_and(|node| node.mode_was_set().is_none() && node.holds_a_mode())
+    }
+
+    /// Refuses a request for this path while the port is closed. Health is for all callers, and what the
+    /// node knows of itself while it cannot know the mode.
     ///
     /// # Errors
     /// [`Refusal`] says what opens the port. Nothing was done.
@@ -85,8 +108,10 @@ impl Reach {
         if peer.is_admin_socket() || is_health(path) {
             return Ok(());
         }
-        let closed = self.check();
-        closed.map_err(|why| Refusal::unavailable(why, None, LOOK))
+        match self.check() {
+            Err(why) if !self.is_answered_alone(path) => Err(Refusal::unavailable(why, None, LOOK)),
+            _ => Ok(()),
+        }
     }
 
     /// Logs that a node of a cluster serves no other machine, and when it does again.
@@ -97,7 +122,7 @@ impl Reach {
         let mut was_closed = false;
         loop {
             match self.check() {
-                Err(why) if !was_closed && node.status().cluster.is_some() => {
+                Err(why) if !was_closed && node.mode_was_set().is_some() => {
                     was_closed = true;
                     warn!("{why}");
                 }
@@ -152,6 +177,7 @@ mod tests {
             }
         };
         timeout(PATIENCE, knows_rights).await.unwrap();
+        node.read_barrier().await.unwrap();
         node
     }
 
@@ -192,8 +218,18 @@ mod tests {
         let (bare, path) = (Peer::bare(), "/ringfence.v1.Access/ChangeAccess");
         for mode in [Mode::Permissive, Mode::Enforced] {
             let closed = reach(&[loopback, everywhere], mode, false);
-            let refusal = closed.admit(&bare, path).unwrap_err();
-            assert_eq!(refusal.reason, Reason::Unavailable);
+            for path in [
+                path,
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                "/grpc.health.v1.Healthy/Check",
+                "/v1/leases",
+                "/apis/coordination.k8s.io/v1/leases",
+                "/console/v1/leases",
+                "",
+            ] {
+                let refusal = closed.admit(&bare, path).unwrap_err();
+                assert_eq!(refusal.reason, Reason::Unavailable, "{path}");
+            }
             assert!(closed.admit(&Peer::admin_socket(), path).is_ok());
             assert!(closed.admit(&bare, "/grpc.health.v1.Health/Check").is_ok());
             for open in [

@@ -247,6 +247,8 @@ bugs! {
         MadeUpTokenAdmitted "made-up-token-admitted"
             "A guard raises its mark to any token, however far ahead of the clock.";
     raft:
+        TakenBackModeCounts "taken-back-mode-counts"
+            "A mode that was taken back before a node started counts as one that was set since."
         OperationsWantRoom "operations-want-room"
             "Leadership cannot be handed over while the leader's disk is full and rights are on."
         OpenPortJoins "open-port-joins"

@@ -100,6 +100,16 @@ async fn says(node: &Process, status: u16, words: &str) {
     assert!(in_time, "{:?}\n{}", node.http("/readyz"), node.logged());
 }
 
+async fn logs(node: &Process, words: &str) {
+    let logged = async {
+        while !node.logged().contains(words) {
+            sleep(GLANCE).await;
+        }
+    };
+    let in_time = timeout(PATIENCE, logged).await.is_ok();
+    assert!(in_time, "{}", node.logged());
+}
+
 const CLOSED: &str = "the cluster's mode is off";
 
 /// A stranger, who knows all that can be known of the cluster, gives itself the right to change rights.
@@ -198,7 +208,8 @@ async fn a_flag_that_is_no_mode_of_the_cluster_lets_no_stranger_in() {
         // And its operator comes in.
         let listed = pair.operate(&["lease", "list"]);
         assert!(listed.status.success(), "{listed:?}");
-        assert!(second.logged().contains("WARN") && second.logged().contains(CLOSED));
+        logs(&second, CLOSED).await;
+        assert!(second.logged().contains("WARN"));
     }
     let _majority = pair.second(["127.0.0.1"; 3], &[]);
     let known = rights(&pair.first).await;
@@ -238,6 +249,87 @@ async fn a_mode_that_was_set_opens_a_node_for_as_long_as_it_runs() {
     pair.set_mode("off");
     says(&second, 200, "ok").await;
     Api::of(&second).await.open("holder").await;
+}
+
+/// It applies the entries that set the mode and took it back, and these are older than itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mode_that_was_taken_back_before_a_node_joined_does_not_open_it() {
+    let (pair, second) = Pair::start(["127.0.0.1"; 3], &[]).await;
+    let _second = second.ready().await;
+    pair.set_mode("permissive");
+    pair.set_mode("off");
+    let join = format!("--join=127.0.0.1:{}", pair.ports.peer);
+    let flags = ["--name=n3", &join, "--access=enforced"];
+    let (data, on) = (
+        pair.dir.path().join("n3"),
+        ["0.0.0.0", "127.0.0.1", "0.0.0.0"],
+    );
+    let third = Process::start_on(on, &data, Ports::free(), &flags);
+    says(&third, 503, CLOSED).await;
+    not_done(seize(&third, rights(&pair.first).await).await);
+    pair.set_mode("permissive");
+    says(&third, 200, "ok").await;
+}
+
+/// Its disk says that rights bind; the cluster may have taken them back since, and cannot be asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_majority_says_what_it_knows_and_serves_nothing_else() {
+    let (pair, second) = Pair::start(["127.0.0.1"; 3], &[]).await;
+    let second = second.ready().await;
+    pair.set_mode("permissive");
+    // With the entries behind it the disk knows that the mode is committed.
+    for holder in ["one", "two"] {
+        Api::of(&second).await.open(holder).await;
+    }
+    drop(second);
+    let Pair {
+        first,
+        dir,
+        members,
+        ports,
+    } = pair;
+    drop(first);
+
+    let flags = [
+        "--name=n2",
+        &members,
+        "--token-floor=0",
+        "--access=enforced",
+    ];
+    let on = ["0.0.0.0", "127.0.0.1", "0.0.0.0"];
+    let alone = Process::start_on(on, &dir.path().join("n2"), ports, &flags);
+    says(&alone, 503, "").await;
+    let mut api = Api::of(&alone).await;
+    let answered = async {
+        loop {
+            // Its log is read first.
+            match api.cluster.status(v1::StatusRequest {}).await {
+                Ok(status) => return status.into_inner(),
+                Err(refused) => assert_eq!(refusal(&refused).reason, Reason::Unavailable),
+            }
+            sleep(GLANCE).await;
+        }
+    };
+    let status = timeout(PATIENCE, answered).await.expect("an answer");
+    assert_eq!((status.name.as_str(), status.leader_id), ("n2", 0));
+    let members = api.cluster.list_members(v1::ListMembersRequest {}).await;
+    assert_eq!(members.unwrap().into_inner().members.len(), 2);
+
+    let mut closed = vec![
+        api.get("bank").await.map(drop),
+        Wire::open(&mut api).await.map(drop),
+    ];
+    let promoted = v1::PromoteMemberRequest::default();
+    closed.push(api.cluster.promote_member(promoted).await.map(drop));
+    let who = access(&alone).await.who_am_i(v1::WhoAmIRequest {}).await;
+    closed.push(who.map(drop));
+    for answer in closed {
+        let refusal = refusal(&answer.expect_err("it does not know the mode"));
+        assert_eq!(refusal.reason, Reason::Unavailable, "{refusal:?}");
+        let next = ["has not caught up", "cluster status"];
+        let next = next.map(|next| refusal.message.contains(next));
+        assert_eq!(next, [true; 2], "{refusal:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -272,11 +272,23 @@ impl Node {
     }
 
     /// Whether an administrator decides the mode of this cluster, as far as this node has seen since it
-    /// started: its applied state had a mode other than `off` then or later. It stays so if the mode is
-    /// `off` again.
+    /// started: its applied state had a mode other than `off` when it had caught up, or later. It stays
+    /// so if the mode is `off` again. `None` before it has caught up, whatever its disk held: asking
+    /// makes the node find out.
     #[must_use]
-    pub fn mode_was_set(&self) -> bool {
-        self.inner.state.mode_was_set()
+    pub fn mode_was_set(&self) -> Option<bool> {
+        let known = self.inner.state.mode_was_set();
+        if known.is_none() {
+            self.inner.age_wanted.store(true, Ordering::Relaxed);
+        }
+        known
+    }
+
+    /// Whether the disk of this node held a mode other than `off` when it started, and local state has
+    /// one still. The cluster may have taken it back since.
+    #[must_use]
+    pub fn holds_a_mode(&self) -> bool {
+        self.inner.state.holds_a_mode()
     }
 
     /// The local applied state as it is now, to be read without a lock while entries are applied. It

@@ -28,8 +28,10 @@ pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
     let begun = clock::since_boot();
     let limit = inner.config.timing.leader_wait;
     let passed = tokio::time::timeout(limit, pass(inner)).await;
-    passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))??;
+    let index =
+        passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))??;
     inner.newest_at(begun);
+    inner.state.caught_up(index);
     Ok(())
 }
 
@@ -68,7 +70,8 @@ pub(crate) async fn known(
     })
 }
 
-async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
+/// The index that local state has come to then, at least.
+async fn pass(inner: &Arc<Inner>) -> Result<u64, ProposeError> {
     let mut route = inner.route.subscribe();
     loop {
         // Marked as seen before the read is sent, so that a change of leader during it wakes the
@@ -86,8 +89,8 @@ async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
             Route::NoLeader => Err(ProposeError::not_done("no node leads")),
         };
         match index {
-            Ok(_) if planted(Bug::ReadBeforeApplied) => return Ok(()),
-            Ok(index) => return wait_applied(inner, index).await,
+            Ok(index) if planted(Bug::ReadBeforeApplied) => return Ok(index),
+            Ok(index) => return wait_applied(inner, index).await.map(|()| index),
             Err(error @ ProposeError::Fault { .. }) => return Err(error),
             // A read has no effect, so it may be repeated after any failure.
             Err(_) => {

@@ -36,7 +36,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateStore, tempfile::TempDir> for Build
         let log = LogStore::new(wal, recovered, u64::MAX).unwrap();
         let snapshots = SnapshotDir::open(dir.path().join("s"), ClusterId::new([1; 16])).unwrap();
         let state = State::new(HistoryFeed::off(), StopSignal::new(), None);
-        state.open(snapshots, None, 0);
+        state.open(snapshots, None);
         Ok((dir, log, StateStore::new(Arc::new(state))))
     }
 }

@@ -95,7 +95,7 @@ impl Node {
         let temp = tempfile::tempdir().unwrap();
         let dir = SnapshotDir::open(temp.path().join("s"), CLUSTER).unwrap();
         let state = Arc::new(State::new(HistoryFeed::off(), StopSignal::new(), None));
-        state.open(dir.clone(), None, 0);
+        state.open(dir.clone(), None);
         Self {
             store: StateStore::new(state.clone()),
             state,

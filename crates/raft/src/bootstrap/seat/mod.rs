@@ -239,7 +239,7 @@ async fn run(
             snapshot,
         });
     }
-    inner.state.open(dir, newest, log.last_index());
+    inner.state.open(dir, newest);
 
     let caller = Caller {
         seat,
@@ -260,6 +260,7 @@ async fn run(
         let stopped = inner.stop.reason().map(SeatError::Stopped);
         stopped.unwrap_or_else(|| raft_error(&fatal))
     })?;
+    inner.state.started();
     begin_log(inner, &raft, &log).await?;
 
     let running = Arc::new(Running {

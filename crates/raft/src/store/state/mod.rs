@@ -139,8 +139,23 @@ impl State {
     }
 
     /// Whether the mode was set; see [`Rights::mode_was_set`].
-    pub(crate) fn mode_was_set(&self) -> bool {
+    pub(crate) fn mode_was_set(&self) -> Option<bool> {
         self.rights.mode_was_set()
+    }
+
+    /// Notes an index up to which the log was committed since this node started. It is applied here.
+    pub(crate) fn caught_up(&self, index: u64) {
+        self.rights.caught_up(index);
+    }
+
+    /// Notes that everything is applied that the disk of this node has for committed; once, when it starts.
+    pub(crate) fn started(&self) {
+        self.rights.started();
+    }
+
+    /// Whether the node started with a mode; see [`Rights::holds_a_mode`].
+    pub(crate) fn holds_a_mode(&self) -> bool {
+        self.rights.holds_a_mode()
     }
 
     /// The index of the newest applied entry.

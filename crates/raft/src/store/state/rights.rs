@@ -1,9 +1,11 @@
 //! The rights of the applied state, to be read without the lock that entries are applied under.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ringfence_core::{Access, Mode, StateMachine};
+use ringfence_planted::{Bug, planted};
 
 /// The modes as numbers.
 const OFF: u8 = 0;
@@ -16,15 +18,34 @@ pub(super) struct Rights {
     all: Mutex<Access>,
     /// The mode of these, as a number: it is asked for with each request.
     mode: AtomicU8,
-    /// The last index of what the disk of this node held when it started.
-    held: AtomicU64,
-    was_set: AtomicBool,
+    /// How far the log of the cluster was committed at some time since this node started.
+    began: OnceLock<u64>,
+    /// The last index behind which the mode was other than `off`.
+    bound: AtomicU64,
+    /// The mode was so in what the disk of this node held when it started.
+    held: AtomicBool,
 }
 
 impl Rights {
-    /// The disk of this node holds state or log up to this index; before anything is applied.
-    pub(super) fn held(&self, last: u64) {
-        self.held.store(last, Ordering::Relaxed);
+    /// The state has come to an index up to which the log was committed since this node started.
+    pub(super) fn caught_up(&self, index: u64) {
+        let begin = || match planted(Bug::TakenBackModeCounts) {
+            true => 1,
+            false => index,
+        };
+        self.began.get_or_init(begin);
+    }
+
+    /// The state is what the disk of this node held when it started.
+    pub(super) fn started(&self) {
+        let is_set = self.mode() != Mode::Off;
+        self.held.store(is_set, Ordering::Relaxed);
+    }
+
+    /// Whether this node started with a mode other than `off`, and has seen none of the entries that
+    /// took it back.
+    pub(super) fn holds_a_mode(&self) -> bool {
+        self.held.load(Ordering::Relaxed) && self.mode() != Mode::Off
     }
 
     pub(super) fn all(&self) -> Access {
@@ -40,17 +61,18 @@ impl Rights {
         }
     }
 
-    /// Whether the mode was other than `off` in a state that was applied since this node started: in
-    /// the one that its disk held then, or in a later one. What entries set and took back before the
-    /// start does not count, whether they are applied again or are part of a snapshot by now.
-    pub(super) fn mode_was_set(&self) -> bool {
-        self.was_set.load(Ordering::Relaxed)
+    /// Whether the mode was other than `off` in the state that this node first caught up with since it
+    /// started, or in a later one; `None` before it has. What was set and taken back before does not
+    /// count, whether this node applies these entries now or they are part of a snapshot.
+    pub(super) fn mode_was_set(&self) -> Option<bool> {
+        let began = *self.began.get()?;
+        Some(self.bound.load(Ordering::Relaxed) >= began)
     }
 
     /// Remembers a mode other than `off`; after each entry, since the next one may take it back.
     pub(super) fn note(&self, machine: &StateMachine, index: u64) {
-        if machine.access().mode() != Mode::Off && index >= self.held.load(Ordering::Relaxed) {
-            self.was_set.store(true, Ordering::Relaxed);
+        if machine.access().mode() != Mode::Off {
+            self.bound.store(index, Ordering::Relaxed);
         }
     }
 

@@ -14,19 +14,9 @@ use crate::store::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
 use crate::types::type_config::{SnapshotMeta, TypeConfig};
 
 impl State {
-    /// Takes up the newest snapshot of the node's directory, whose log ends at `last`; once, before
-    /// anything is applied.
-    pub(crate) fn open(
-        &self,
-        snapshots: SnapshotDir,
-        newest: Option<(PathBuf, Loaded)>,
-        last: u64,
-    ) {
+    /// Takes up the newest snapshot of the node's directory; once, before anything is applied.
+    pub(crate) fn open(&self, snapshots: SnapshotDir, newest: Option<(PathBuf, Loaded)>) {
         drop(self.snapshots.set(snapshots));
-        let taken = newest
-            .as_ref()
-            .and_then(|(_, loaded)| loaded.meta.last_log_id);
-        self.rights.held(taken.map_or(0, |id| id.index).max(last));
         if let Some((path, loaded)) = newest {
             drop(self.replace(loaded, SnapshotFile { path }));
         }
