@@ -9,7 +9,7 @@ use ringfence_proto::v1::{EvictRequest, EvictResponse};
 use serde_json::json;
 
 use crate::cli::context::{Context, whoami};
-use crate::cli::{Failure, parse};
+use crate::cli::{Failure, exit, parse};
 
 /// End a session as an operator, with a reason; its leases are free after its TTL, in which its client
 /// may still believe that it holds them
@@ -31,8 +31,13 @@ pub(crate) struct Evict {
 impl Evict {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let number = self.session;
-        // To evict one that has ended is no error to the cluster, but maybe a slip of the pen here.
-        super::get::find(context, number, None).await?;
+        // To evict one that has ended is no error to the cluster, but maybe a slip of the pen here. Who
+        // may not look at sessions may evict all the same.
+        let lived = match super::get::find(context, number, None).await {
+            Ok(_) => true,
+            Err(denied) if denied.exit == exit::DENIED => false,
+            Err(failure) => return Err(failure),
+        };
         let request = EvictRequest {
             session: number.get(),
             reason: self.reason,
@@ -43,10 +48,13 @@ impl Evict {
             async move { SessionsClient::new(channel).evict(request).await }
         };
         let _: EvictResponse = unstable::unary(&context.client, ask).await?;
-        let object = json!({ "session_number": number.get(), "cause": "EVICTED" });
-        context
-            .output
-            .result(&object, format!("session {number} is evicted"))?;
+        let cause = lived.then_some("EVICTED");
+        let object = json!({ "session_number": number.get(), "cause": cause });
+        let text = match lived {
+            true => format!("session {number} is evicted"),
+            false => format!("session {number} is evicted, unless it had ended before"),
+        };
+        context.output.result(&object, text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
