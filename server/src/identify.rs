@@ -231,15 +231,33 @@ where
         if let Some(refused) = by_a_page(&request) {
             return Either::Right(ready(Ok(refused)));
         }
-        if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
-            if let Err(refused) = self.layer.admit(&info.peer, &info.principals, &mut request) {
-                let refused = problem::refused(request.headers(), refused);
-                return Either::Right(ready(Ok(refused)));
+        let info = request.extensions_mut().remove::<ConnectionInfo>();
+        let admitted = info.ok_or_else(from_nowhere).and_then(|info| {
+            self.layer
+                .admit(&info.peer, &info.principals, &mut request)?;
+            Ok(info.client)
+        });
+        match admitted {
+            Ok(client) => {
+                request.extensions_mut().insert(client);
+                Either::Left(self.service.call(request))
             }
-            request.extensions_mut().insert(info.client);
+            Err(refused) => {
+                let refused = problem::refused(request.headers(), refused);
+                Either::Right(ready(Ok(refused)))
+            }
         }
-        Either::Left(self.service.call(request))
     }
+}
+
+/// Each port puts what its connection shows beside each request. One without that would pass as
+/// `anonymous`, at a closed port and without limits too.
+fn from_nowhere() -> Refusal {
+    Refusal::new(
+        Reason::Fault,
+        "this request came without the connection that it belongs to, so its caller cannot be proven; \
+         nothing was done: ask another node, and report a bug of this one",
+    )
 }
 
 /// Refuses what a browser may send to any node for a page of any site: it asks first only before a
@@ -300,4 +318,65 @@ fn refusal(not: &NotProven) -> Refusal {
     }
     let message = format!("{not}; show another credential");
     Refusal::new(Reason::Unauthenticated, message).with("why", not)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::convert::Infallible;
+
+    use ringfence_raft::NodeConfig;
+    use ringfence_testkit::ports::Port;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::ports::Ports;
+
+    /// Answers each request that comes so far.
+    #[derive(Clone)]
+    struct Passed;
+
+    impl Service<Request<Body>> for Passed {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            ready(Ok(Response::new(Body::empty())))
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_without_its_connection_reaches_no_service() {
+        let dir = tempfile::tempdir().unwrap();
+        let port = Port::any();
+        let node = Node::start(NodeConfig {
+            peer_listen: port.address(),
+            peer_port_is_local: true,
+            ..NodeConfig::new("n1", dir.path())
+        });
+        let node = node.await.unwrap();
+        let (_stop, stopping) = watch::channel(false);
+        let pool = Ports::new().pool;
+        let context = services::Context::new(node.clone(), pool, stopping);
+        let access = Access::default();
+        let reach = Reach::of([], &access, &node);
+        let layer = IdentifyLayer::new(&access, &node, &context, reach).unwrap();
+        for (kind, path) in [
+            ("application/grpc", "/ringfence.v1.Leases/Get"),
+            ("application/json", "/v1/leases"),
+        ] {
+            let request = Request::builder().uri(path).header(CONTENT_TYPE, kind);
+            let request = request.body(Body::empty()).unwrap();
+            let answer = layer.layer(Passed).call(request).await.unwrap();
+            let (status, code) = (answer.status(), answer.headers().get("grpc-status"));
+            let refused = status == StatusCode::INTERNAL_SERVER_ERROR || code.is_some();
+            assert!(refused, "{path}: {status}");
+        }
+    }
 }
