@@ -89,6 +89,13 @@ fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_s
         quorum["next"].as_str().unwrap().contains("RECOVERY.md"),
         "{quorum}"
     );
+    // The node that is left leads still, or names a leader that is gone.
+    let leader = finding(&lost, "leader");
+    assert_eq!(leader["verdict"], "problem", "{leader}");
+    assert!(
+        leader["next"].as_str().unwrap().contains("RECOVERY.md"),
+        "{leader}"
+    );
     assert_eq!(lost.code, Some(1), "{lost:?}");
 }
 

@@ -8,6 +8,9 @@ use ringfence_proto::v1::{ListMembersRequest, Member, StatusRequest, StatusRespo
 use ringfence_services::{WALL_HEADER, since_epoch};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::{Finding, Verdict};
 use crate::cli::{Global, tls, view};
@@ -27,6 +30,8 @@ pub(in crate::cli) struct Answer {
 pub(in crate::cli) struct Said {
     pub(in crate::cli) status: StatusResponse,
     pub(in crate::cli) members: Vec<Member>,
+    /// Whether its health service says that it can serve; `None` if it says nothing.
+    serves: Option<bool>,
     pub(super) clock: Clock,
 }
 
@@ -37,6 +42,7 @@ impl Said {
         Self {
             status,
             members,
+            serves: None,
             clock: Clock {
                 wall_ms: None,
                 date: String::new(),
@@ -83,7 +89,7 @@ pub(in crate::cli) async fn ask_all(global: &Global) -> Vec<Answer> {
 async fn ask(endpoint: String, global: &Global) -> Answer {
     let asking = async {
         let channel = global.tls.connect(&endpoint, global.timeout).await?;
-        let mut client = ClusterClient::new(channel);
+        let mut client = ClusterClient::new(channel.clone());
         let asked = since_epoch();
         let status = client.status(StatusRequest {}).await;
         let status = status.map_err(|status| tls::said(&status))?;
@@ -100,9 +106,13 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
         };
         let members = client.list_members(ListMembersRequest {}).await;
         let members = members.map_err(|status| tls::said(&status))?.into_inner();
+        let health = HealthClient::new(channel).check(HealthCheckRequest::default());
+        let serves = health.await.ok();
+        let serves = serves.map(|said| said.into_inner().status() == ServingStatus::Serving);
         Ok::<_, String>(Said {
             status: status.into_inner(),
             members: members.members,
+            serves,
             clock,
         })
     };
@@ -126,8 +136,9 @@ pub(super) async fn findings(answers: &[Answer], global: &Global) -> Vec<Finding
     let Some(knows) = knows else {
         return findings;
     };
-    findings.push(quorum(&knows.members, &said));
-    findings.push(leader(&said));
+    let voters = Voters::of(&knows.members, &said);
+    findings.push(quorum(&voters));
+    findings.push(leader(&said, &voters));
     findings.extend(lag(knows));
     findings.extend(versions(&said));
     let ports = knows.members.iter().map(|member| port(member, global));
@@ -150,16 +161,33 @@ fn answered(answer: &Answer) -> Finding {
     }
 }
 
+/// How many voters there are, and how many of them answer.
+struct Voters {
+    all: usize,
+    here: usize,
+}
+
+impl Voters {
+    fn of(members: &[Member], said: &[&Said]) -> Self {
+        let voters = members.iter().filter(|member| member.voter);
+        let answers = |member: &&Member| {
+            let of = |said: &&Said| said.status.node_id == member.node_id;
+            said.iter().any(of)
+        };
+        Self {
+            all: voters.clone().count(),
+            here: voters.filter(answers).count(),
+        }
+    }
+
+    fn majority(&self) -> usize {
+        self.all / 2 + 1
+    }
+}
+
 /// Whether a majority of the voters answers, and whether it would without one more.
-fn quorum(members: &[Member], said: &[&Said]) -> Finding {
-    let voters: Vec<u64> = members
-        .iter()
-        .filter(|member| member.voter)
-        .map(|member| member.node_id)
-        .collect();
-    let answers = |id: &&u64| said.iter().any(|said| said.status.node_id == **id);
-    let (all, here) = (voters.len(), voters.iter().filter(answers).count());
-    let majority = all / 2 + 1;
+fn quorum(voters: &Voters) -> Finding {
+    let (all, here, majority) = (voters.all, voters.here, voters.majority());
     let found = format!("{here} of {all} voters answer, {majority} are a majority");
     let finding = Finding::good("quorum", "cluster", found);
     if all == 0 {
@@ -182,8 +210,9 @@ fn quorum(members: &[Member], said: &[&Said]) -> Finding {
     finding
 }
 
-/// Whether all nodes are of one cluster and know the same leader.
-fn leader(said: &[&Said]) -> Finding {
+/// Whether all nodes are of one cluster and know the same leader, and whether that one has a majority: a
+/// node goes on to name a leader that is gone, and a leader to lead whom no majority answers.
+fn leader(said: &[&Said], voters: &Voters) -> Finding {
     let clusters: BTreeSet<String> = said
         .iter()
         .map(|said| view::hex(&said.status.cluster_id))
@@ -205,9 +234,28 @@ fn leader(said: &[&Said]) -> Finding {
     match leaders.iter().copied().collect::<Vec<_>>()[..] {
         [0] => Finding::good("leader", "cluster", "none").but(
             Verdict::Problem,
-            "without a leader nothing is granted: look at quorum above, and at the logs of the nodes",
+            "without a leader nothing is granted: look at quorum above and at the logs of the nodes, and \
+             see deploy/RECOVERY.md#the-majority-is-down",
         ),
-        [one] => Finding::good("leader", "cluster", format!("node {one}")),
+        [one] => {
+            let found = |found: &str| Finding::good("leader", "cluster", format!("node {one}{found}"));
+            let itself = said.iter().find(|said| said.status.node_id == one);
+            if voters.here < voters.majority() {
+                found(", and no majority answers").but(
+                    Verdict::Problem,
+                    "nothing is granted until a majority of the voters runs: start them, see \
+                     deploy/RECOVERY.md#the-majority-is-down",
+                )
+            } else if itself.is_some_and(|said| said.serves == Some(false)) {
+                found(", and it is not ready").but(
+                    Verdict::Problem,
+                    "its /readyz and its log say why; if no majority answers it, the nodes do not reach \
+                     each other: see the peer ports below, and deploy/RECOVERY.md#the-majority-is-down",
+                )
+            } else {
+                found("")
+            }
+        }
         _ => Finding::good("leader", "cluster", format!("nodes {leaders:?}")).but(
             Verdict::Warning,
             "the nodes do not agree at this moment: look again; if it stays, a node is cut off from the \
@@ -280,4 +328,45 @@ async fn port(member: &Member, global: &Global) -> Finding {
         "the other nodes must reach this address; this machine need not, if a firewall is meant to keep \
          it out",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(node_id: u64, serves: Option<bool>) -> Said {
+        let status = StatusResponse {
+            node_id,
+            leader_id: 1,
+            ..StatusResponse::default()
+        };
+        let said = Said::new(status, Vec::new());
+        Said { serves, ..said }
+    }
+
+    #[test]
+    fn a_leader_without_a_majority_is_a_problem_with_a_next_step() {
+        let member = |node_id| Member {
+            node_id,
+            voter: true,
+            ..Member::default()
+        };
+        let members = [1, 2, 3].map(member);
+        let verdict = |said: &[Said]| {
+            let said: Vec<&Said> = said.iter().collect();
+            let found = leader(&said, &Voters::of(&members, &said));
+            (found.verdict, found.next.contains("#the-majority-is-down"))
+        };
+        let fine = (Verdict::Good, false);
+        let bad = (Verdict::Problem, true);
+        let three = |first| [said(1, first), said(2, Some(true)), said(3, Some(true))];
+        assert_eq!(verdict(&three(Some(true))), fine);
+        assert_eq!(verdict(&three(None)), fine, "it says nothing of its health");
+        assert_eq!(verdict(&three(Some(true))[..2]), fine);
+        // All answer this machine, and do not reach each other.
+        assert_eq!(verdict(&three(Some(false))), bad);
+        // It is alone, or it is gone, and the one that is left still names it.
+        assert_eq!(verdict(&[said(1, Some(true))]), bad);
+        assert_eq!(verdict(&[said(2, Some(false))]), bad);
+    }
 }
