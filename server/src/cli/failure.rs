@@ -121,11 +121,11 @@ impl Failure {
     }
 
     /// Prints the failure to stderr and gives the exit code.
-    pub(crate) fn report(&self, global: &Global) -> ExitCode {
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
         if self.exit == 0 {
             return ExitCode::SUCCESS;
         }
-        if global.json {
+        if json {
             let mut error = self.details.clone();
             error.insert("reason".into(), self.reason.as_str().into());
             error.insert("message".into(), self.message.as_str().into());

@@ -196,7 +196,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(failure) => failure.report(global),
+        Err(failure) => failure.report(global.json),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::exit;
-use super::stderr::complain;
+use super::failure::Failure;
 use crate::Cli;
 
 /// Ends the help of every subcommand that talks to a cluster, in place of the options' own text.
@@ -65,25 +64,84 @@ pub(crate) fn refuse(mut error: clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::MissingSubcommand {
         name_visible_subcommands(&mut error);
     }
-    let next = match error.kind() {
-        ErrorKind::UnknownArgument => Some(where_options_are(&mut error)),
-        _ => None,
-    };
     let json = std::env::args_os().any(|argument| argument == "--json");
-    if error.use_stderr() && json {
-        let text = error.to_string();
-        let message = text.split("\n\n").next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
-        let mut error = serde_json::json!({ "reason": "INVALID_ARGUMENT", "message": message });
-        if let Some(next) = next {
-            error["hint"] = next.into();
-        }
-        complain(serde_json::json!({ "error": error }).to_string());
-        return ExitCode::from(exit::USAGE);
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json;
+    if !error.use_stderr() || is_help {
+        // Help that cannot be printed has no reader.
+        error.print().ok();
+        return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
     }
-    // Help that cannot be printed has no reader.
-    error.print().ok();
-    ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 })
+    let next = next_step(&error);
+    Failure::usage(what_is_wrong(&error))
+        .hint(next)
+        .report(json)
+}
+
+/// What clap says first, in one line. Behind it stand guesses, the usage and the name of the help.
+fn what_is_wrong(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let mut lines = first.lines().map(str::trim);
+    let heading = lines.next().unwrap_or_default();
+    match lines.collect::<Vec<_>>().join(", ") {
+        listed if listed.is_empty() => heading.to_owned(),
+        listed => format!("{heading} {listed}"),
+    }
+}
+
+/// What was meant, if it is another word by a slip, and which help lists what there is.
+fn next_step(error: &clap::Error) -> String {
+    let (given, guess, what) = match error.kind() {
+        ErrorKind::UnknownArgument => (
+            ContextKind::InvalidArg,
+            ContextKind::SuggestedArg,
+            "lists the options",
+        ),
+        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand => (
+            ContextKind::InvalidSubcommand,
+            ContextKind::SuggestedSubcommand,
+            "lists the commands",
+        ),
+        _ => (
+            ContextKind::InvalidArg,
+            ContextKind::SuggestedArg,
+            "says what each takes",
+        ),
+    };
+    let [given, guess] = [given, guess].map(|kind| words(error, kind));
+    let given = given.first().and_then(|word| first_letter(word));
+    // What clap guesses is often another word: for `--nope` it guesses `--endpoints`. Slips are seldom in
+    // the first letter.
+    let meant = guess.iter().find(|word| first_letter(word) == given);
+    let meant = meant.map_or_else(String::new, |word| format!("did you mean '{word}'? "));
+    format!("{meant}`{} --help` {what}", command_given().join(" "))
+}
+
+/// What an error has of this kind.
+fn words(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(word)) => vec![word.clone()],
+        Some(ContextValue::Strings(words)) => words.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn first_letter(word: &str) -> Option<char> {
+    word.trim_start_matches('-').chars().next()
+}
+
+/// The program and the subcommands that this command line names.
+fn command_given() -> Vec<String> {
+    let mut present = Cli::command();
+    let mut path = vec![present.get_name().to_owned()];
+    for word in std::env::args().skip(1).take_while(|word| word != "--") {
+        if let Some(below) = present.find_subcommand(&word).cloned() {
+            path.push(word);
+            present = below;
+        }
+    }
+    path
 }
 
 /// clap lists hidden subcommands, too, when one is missing.
@@ -94,38 +152,7 @@ fn name_visible_subcommands(error: &mut clap::Error) {
             .find_subcommand(name)
             .is_some_and(Command::is_hide_set)
     };
-    let listed = match error.get(ContextKind::ValidSubcommand) {
-        Some(ContextValue::Strings(names)) => names.clone(),
-        _ => return,
-    };
+    let listed = words(error, ContextKind::ValidSubcommand);
     let visible = listed.into_iter().filter(|name| !hidden(name)).collect();
     error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(visible));
-}
-
-/// Says which help lists the options there are. What clap guesses instead is often another word: for
-/// `--nope` it guesses `--endpoints`. Slips are seldom in the first letter.
-fn where_options_are(error: &mut clap::Error) -> String {
-    let first_letter = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.trim_start_matches('-').chars().next(),
-        _ => None,
-    };
-    let [given, guess] =
-        [ContextKind::InvalidArg, ContextKind::SuggestedArg].map(|kind| first_letter(error, kind));
-    if given != guess {
-        error.remove(ContextKind::SuggestedArg);
-    }
-    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
-    let usage = usage.unwrap_or_default();
-    let words = usage
-        .split_whitespace()
-        .skip_while(|word| *word == "Usage:");
-    let is_name = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_lowercase());
-    let command: Vec<&str> = words.take_while(is_name).collect();
-    let next = format!("`{} --help` lists the options", command.join(" "));
-    let mut tips = vec![StyledStr::from(next.clone())];
-    if let Some(ContextValue::StyledStrs(others)) = error.remove(ContextKind::Suggested) {
-        tips.extend(others);
-    }
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
-    next
 }

@@ -167,9 +167,63 @@ fn an_unknown_flag_is_answered_with_the_help_that_lists_the_known_ones() {
         let said = run(&[&["--json"], arguments].concat());
         assert!(said.err.contains(&next), "{}", said.err);
     }
-    // A slip is put right as before.
-    let said = run(&["lease", "list", "--endpoint", "a"]);
-    assert!(said.err.contains("'--endpoints'"), "{}", said.err);
+}
+
+/// What was got, and what to do next: the usage and the name of the help besides are noise.
+#[test]
+fn a_refused_command_line_is_answered_in_two_lines() {
+    let cases: [(&[&str], &str, &str); 8] = [
+        (
+            &["lease", "list", "--endpoint", "a"],
+            "unexpected argument '--endpoint' found",
+            "did you mean '--endpoints'? `ringfence lease list --help` lists the options",
+        ),
+        (
+            &["--nope"],
+            "unexpected argument '--nope' found",
+            "`ringfence --help` lists the options",
+        ),
+        (
+            &["nope"],
+            "unrecognized subcommand 'nope'",
+            "`ringfence --help` lists the commands",
+        ),
+        (
+            &["acces", "list"],
+            "unrecognized subcommand 'acces'",
+            "did you mean 'access'? `ringfence --help` lists the commands",
+        ),
+        (
+            &["lease", "acqire", "a"],
+            "unrecognized subcommand 'acqire'",
+            "did you mean 'acquire'? `ringfence lease --help` lists the commands",
+        ),
+        (
+            &["session", "evict"],
+            "the following required arguments were not provided: --reason <TEXT>, <SESSION>",
+            "`ringfence session evict --help` says what each takes",
+        ),
+        (
+            &["access", "mode", "on"],
+            "invalid value 'on' for '[MODE]': expected off, permissive or enforced",
+            "`ringfence access mode --help` says what each takes",
+        ),
+        (
+            &["lease", "acquire", "a", "--", "lock", "b"],
+            "unexpected argument 'lock' found",
+            "`ringfence lease acquire --help` lists the options",
+        ),
+    ];
+    for (arguments, error, next) in cases {
+        let said = run(arguments);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert_eq!(said.err, format!("error: {error}\n  try: {next}\n"));
+        let said = run(&[&["--json"], arguments].concat()).error();
+        assert_eq!(
+            (&said["message"], &said["hint"]),
+            (&error.into(), &next.into())
+        );
+    }
 }
 
 #[test]
