@@ -93,7 +93,9 @@ async fn greet(
     };
     #[cfg(not(feature = "tls"))]
     let connected = to.connect().await;
-    let channel = connected.map_err(|fault| in_full(&fault))?;
+    let channel = connected
+        .inspect_err(|fault| options.credential.not_connected(fault))
+        .map_err(|fault| in_full(&fault))?;
     let channel = options.credential.on(channel);
     let (outbound, frames) = mpsc::unbounded_channel();
     let inbound = ConnectionClient::new(channel.clone())

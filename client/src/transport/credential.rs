@@ -32,6 +32,25 @@ pub type Channel = InterceptedService<transport::Channel, Credential>;
 /// The header that names the cluster that a call is meant for.
 const CLUSTER_HEADER: &str = "ringfence-cluster";
 
+/// A server refused the certificate that was shown, or that none was: it says so in the handshake or behind
+/// it, before it reads a call.
+#[cfg(feature = "tls")]
+fn of_certificate(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+    let why = ringfence_tls::certificate_refused(error)?;
+    Some(Refusal {
+        reason: Reason::Unauthenticated,
+        metadata: [("why".to_owned(), why.clone())].into(),
+        message: why,
+        retry_after: None,
+    })
+}
+
+/// Without TLS there is no certificate.
+#[cfg(not(feature = "tls"))]
+fn of_certificate(_: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+    None
+}
+
 /// Where a token is taken from.
 pub(crate) enum TokenSource {
     /// As it was given.
@@ -110,6 +129,17 @@ impl Credential {
                 Reason::Unauthenticated | Reason::PermissionDenied
             )
         });
+        self.not_opened(refusal.or_else(|| of_certificate(status)));
+    }
+
+    /// No connection was made for a stream.
+    pub(crate) fn not_connected(&self, error: &transport::Error) {
+        if let Some(refusal) = of_certificate(error) {
+            self.not_opened(Some(refusal));
+        }
+    }
+
+    fn not_opened(&self, refusal: Option<Refusal>) {
         if let Some(refusal) = &refusal {
             self.refused(refusal);
             self.0.refusals.fetch_add(1, Ordering::Relaxed);

@@ -71,7 +71,8 @@ pub enum ConnectError {
         why: String,
     },
     /// The cluster does not take what this client shows for a proof of who it is, or has banned it:
-    /// each endpoint has said so several times. It is reported at once, before the connect deadline.
+    /// each endpoint has said so several times, in the TLS handshake too. It is reported at once, before
+    /// the connect deadline.
     #[error("refused: {}", .0.message)]
     Refused(Box<Refusal>),
     /// No endpoint answered with a greeting before the connect deadline.

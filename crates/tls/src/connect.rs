@@ -146,8 +146,8 @@ fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
 }
 
 fn explained(error: io::Error) -> io::Error {
-    match explain::to_client(&error) {
-        Some(why) => io::Error::new(error.kind(), format!("TLS: {why}")),
+    match explain::explained(&error) {
+        Some(explained) => explained,
         None if error.kind() == io::ErrorKind::UnexpectedEof => io::Error::new(
             error.kind(),
             "TLS: it closed the connection during the handshake; does it speak TLS?",

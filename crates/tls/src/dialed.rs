@@ -48,14 +48,13 @@ impl Dialed {
 
     /// A server of TLS 1.3 refuses a certificate when the handshake is over for this side.
     fn failed(&mut self, error: io::Error) -> io::Error {
-        let Some(why) = explain::to_client(&error) else {
+        let Some(explained) = explain::explained(&error) else {
             return error;
         };
-        let why = format!("TLS: {why}");
         if let Some((refusals, to)) = &self.waits_for {
-            refusals.refused(to, &why);
+            refusals.refused(to, &explained.to_string());
         }
-        io::Error::new(error.kind(), why)
+        explained
     }
 }
 

@@ -1,5 +1,6 @@
 //! What went wrong in a handshake, and what to do.
 
+use std::error::Error as StdError;
 use std::io;
 
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error, OtherError};
@@ -11,7 +12,7 @@ fn fault(error: &io::Error) -> Option<&Error> {
 
 /// What a client makes of a failed handshake, or of the first read after it: a server of TLS 1.3
 /// looks at the client's certificate when the client is already through.
-pub(crate) fn to_client(error: &io::Error) -> Option<String> {
+fn to_client(error: &io::Error) -> Option<String> {
     Some(match fault(error)? {
         Error::InvalidCertificate(fault) => of_server(fault),
         Error::AlertReceived(alert) => refused(*alert),
@@ -20,6 +21,50 @@ pub(crate) fn to_client(error: &io::Error) -> Option<String> {
         }
         other => other.to_string(),
     })
+}
+
+/// A server is there and does not take the certificate that this side shows, or that it shows none.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS: {0}")]
+struct CertificateRefused(String);
+
+/// What a server said of the certificate of this side, if that is why a connection or a call on it failed: in
+/// words, with what to do. `None` of any other error, of a server that is not there too.
+#[must_use]
+pub fn certificate_refused(error: &(dyn StdError + 'static)) -> Option<String> {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut errors = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    errors.find_map(|error| {
+        let refused: &CertificateRefused = error.get_ref()?.downcast_ref()?;
+        Some(refused.to_string())
+    })
+}
+
+/// The same error with what to do; `None` if it is none of TLS.
+pub(crate) fn explained(error: &io::Error) -> Option<io::Error> {
+    let why = to_client(error)?;
+    let is_refusal =
+        matches!(fault(error), Some(Error::AlertReceived(alert)) if is_of_certificate(*alert));
+    Some(match is_refusal {
+        true => io::Error::new(error.kind(), CertificateRefused(why)),
+        false => io::Error::new(error.kind(), format!("TLS: {why}")),
+    })
+}
+
+/// Whether a server says this of a client's certificate.
+fn is_of_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::CertificateRequired
+            | Alert::UnknownCA
+            | Alert::CertificateExpired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied
+    )
 }
 
 /// Why a server rejects a client, or what it notes of one that it admits, as far as its log lines are paced apart: a flood of one kind must

@@ -102,7 +102,14 @@ impl Failure {
     /// A node's refusal of this caller: it shows nothing that proves who it is, or may not ask.
     pub(crate) fn denied(status: &tonic::Status) -> Option<Self> {
         let refusal = Refusal::from_status(status).map(Self::from);
+        let refusal = refusal.or_else(|| Self::certificate_refused(status));
         refusal.filter(|failure| failure.exit == exit::DENIED)
+    }
+
+    /// The same of a certificate in a handshake, which never comes as far as a call.
+    pub(crate) fn certificate_refused(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let why = ringfence_tls::certificate_refused(error)?;
+        Some(Refusal::new(Reason::Unauthenticated, why).into())
     }
 
     /// A session or a grant that is over.
@@ -279,6 +286,9 @@ impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Self {
         if let Some(refusal) = Refusal::from_status(&status) {
             return refusal.into();
+        }
+        if let Some(refused) = Self::certificate_refused(&status) {
+            return refused;
         }
         let reason = Reason::OutcomeUnknown;
         let message = format!("the outcome is unknown: {}", status.message());

@@ -181,7 +181,7 @@ impl TlsArgs {
     ///
     /// # Errors
     /// In words, what is wrong with the address, the certificates, or the node.
-    pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Channel, String> {
+    pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Channel, Silence> {
         let credential = match &self.token_file {
             Some(path) => Credential::of_file(path).map_err(|error| error.to_string())?,
             None => Credential::default(),
@@ -189,8 +189,7 @@ impl TlsArgs {
         if address.starts_with("unix:") {
             let endpoint = Endpoint::from_shared(address.to_owned());
             let endpoint = endpoint.map_err(|error| root_cause(&error))?;
-            let connected = endpoint.connect_timeout(limit).connect().await;
-            let channel = connected.map_err(|error| root_cause(&error))?;
+            let channel = endpoint.connect_timeout(limit).connect().await?;
             return Ok(credential.on(channel));
         }
         let encrypted = self.given() || address.starts_with("https://");
@@ -208,8 +207,7 @@ impl TlsArgs {
                 endpoint.connect_with_connector(connector).await
             }
         };
-        let channel = connected.map_err(|error| root_cause(&error))?;
-        Ok(credential.on(channel))
+        Ok(credential.on(connected?))
     }
 
     fn certificate(&self) -> Result<Option<(PathBuf, PathBuf)>, String> {
@@ -218,6 +216,38 @@ impl TlsArgs {
             (None, None) => Ok(None),
             (Some(_), None) => Err("--cert is given without --key".to_owned()),
             (None, Some(_)) => Err("--key is given without --cert".to_owned()),
+        }
+    }
+}
+
+/// Why a node does not say what it was asked.
+#[derive(Debug)]
+pub(super) struct Silence {
+    pub(super) why: String,
+    /// It refuses this caller.
+    pub(super) denied: Option<Failure>,
+}
+
+impl From<String> for Silence {
+    fn from(why: String) -> Self {
+        Self { why, denied: None }
+    }
+}
+
+impl From<tonic::transport::Error> for Silence {
+    fn from(error: tonic::transport::Error) -> Self {
+        Self {
+            why: root_cause(&error),
+            denied: Failure::certificate_refused(&error),
+        }
+    }
+}
+
+impl From<Status> for Silence {
+    fn from(status: Status) -> Self {
+        Self {
+            why: said(&status),
+            denied: Failure::denied(&status),
         }
     }
 }
@@ -232,7 +262,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// Why a call failed: what the server said, or what became of the connection.
-pub(super) fn said(status: &Status) -> String {
+fn said(status: &Status) -> String {
     match status.source() {
         Some(cause) => root_cause(cause),
         None => status.message().to_owned(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use ringfence_client::{Client, SessionOptions, Tls};
-use ringfence_testkit::certificates::Authority;
+use ringfence_testkit::certificates::{Authority, Signed};
 use tempfile::TempDir;
 
 use crate::process::{PATIENCE, Ports, Process};
@@ -178,6 +178,52 @@ async fn a_client_without_tls_is_told_that_the_port_has_it() {
     assert_eq!(said.status.code(), Some(2));
     let told = String::from_utf8(said.stderr).unwrap();
     assert!(told.contains("--cacert ca.pem"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_certificate_ends_a_command_otherwise_than_a_server_that_is_not_there() {
+    let secured = Secured::start(true).await;
+    let strangers = Authority::new("strangers");
+    let folder = secured.folder.path();
+    let of = |signed: Signed, name: &str| {
+        let files = signed.save(folder, name);
+        Some((files.certificate, files.key))
+    };
+    let stranger = of(strangers.sign(&[]), "stranger");
+    let expired = of(secured.clients.sign_expired(&[]), "expired");
+    let good = of(secured.clients.sign(&[]), "good");
+    let free = Ports::free().client;
+    let own = secured.node.ports.client;
+    for (port, shown, code, word) in [
+        (own, &stranger, 77, "does not trust the CA"),
+        (own, &expired, 77, "has expired"),
+        (own, &None, 77, "demands a client certificate"),
+        (own, &good, 0, ""),
+        (free, &stranger, 69, "UNAVAILABLE"),
+    ] {
+        for command in [
+            ["lease", "list"],
+            ["cluster", "status"],
+            ["cluster", "members"],
+        ] {
+            let mut asked = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+            asked.env_clear().stdin(Stdio::null());
+            asked.args(["--json", "--timeout=5s", "--cacert"]);
+            asked.arg(secured.file("servers.pem"));
+            if let Some((certificate, key)) = shown {
+                asked.arg("--cert").arg(certificate).arg("--key").arg(key);
+            }
+            asked
+                .arg(format!("--endpoints=127.0.0.1:{port}"))
+                .args(command);
+            let Output { status, stderr, .. } = asked.output().unwrap();
+            let stderr = String::from_utf8(stderr).unwrap();
+            assert_eq!(status.code(), Some(code), "{command:?}: {stderr}");
+            assert!(stderr.contains(word), "{command:?}: {stderr}");
+            let refused = stderr.contains("UNAUTHENTICATED");
+            assert_eq!(refused, code == 77, "{command:?}: {stderr}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,8 +84,13 @@ impl Target {
     async fn leader(&self) -> Result<String, Failure> {
         let mut denied = None;
         for endpoint in &self.endpoints {
-            let Ok(channel) = self.connect(endpoint).await else {
-                continue;
+            let channel = match self.connect(endpoint).await {
+                Ok(channel) => channel,
+                Err(failure) if failure.exit == exit::DENIED => {
+                    denied = Some(failure);
+                    continue;
+                }
+                Err(_) => continue,
             };
             let status = ClusterClient::new(channel).status(StatusRequest {}).await;
             match status {
@@ -118,12 +123,10 @@ impl Target {
 
     async fn connect(&self, address: &str) -> Result<Channel, Failure> {
         let connected = self.tls.connect(address, CONNECT_LIMIT).await;
-        connected.map_err(|cause| {
-            Failure::new(
-                exit::UNAVAILABLE,
-                "UNAVAILABLE",
-                format!("cannot reach {address}: {cause}"),
-            )
+        connected.map_err(|not| {
+            let why = format!("cannot reach {address}: {}", not.why);
+            let silent = || Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", why);
+            not.denied.unwrap_or_else(silent)
         })
     }
 

@@ -7,7 +7,8 @@ use ringfence_proto::v1::{StatusRequest, StatusResponse};
 use serde_json::{Value, json};
 
 use crate::cli::output::{Output, Table};
-use crate::cli::{Failure, Global, duration, exit, tls, view};
+use crate::cli::tls::Silence;
+use crate::cli::{Failure, Global, duration, exit, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
@@ -24,35 +25,11 @@ struct Answer {
     said: Result<StatusResponse, Silence>,
 }
 
-/// Why a node did not say what it knows.
-struct Silence {
-    why: String,
-    /// It refuses this caller.
-    denied: Option<Failure>,
-}
-
-impl From<String> for Silence {
-    fn from(why: String) -> Self {
-        Self { why, denied: None }
-    }
-}
-
-impl From<tonic::Status> for Silence {
-    fn from(status: tonic::Status) -> Self {
-        Self {
-            why: tls::said(&status),
-            denied: Failure::denied(&status),
-        }
-    }
-}
-
-impl Silence {
-    /// How the node seems from here.
-    fn role(&self) -> &'static str {
-        match self.denied {
-            Some(_) => "denied",
-            None => "down",
-        }
+/// How a node seems from here that says nothing.
+fn role(silence: &Silence) -> &'static str {
+    match silence.denied {
+        Some(_) => "denied",
+        None => "down",
     }
 }
 
@@ -164,7 +141,7 @@ fn table(answers: &[Answer]) -> Table {
                 said.version.clone(),
             ],
             Err(silence) => {
-                let role = format!("{}: {}", silence.role(), silence.why);
+                let role = format!("{}: {}", role(silence), silence.why);
                 let mut cells = vec![endpoint.clone(), "-".into(), role];
                 cells.extend(std::iter::repeat_n("-".to_owned(), 4));
                 cells
@@ -178,7 +155,7 @@ fn object(answer: &Answer) -> Value {
     let said = match &answer.said {
         Ok(said) => said,
         Err(silence) => {
-            let (role, why) = (silence.role(), &silence.why);
+            let (role, why) = (role(silence), &silence.why);
             return json!({ "endpoint": answer.endpoint, "role": role, "why": why });
         }
     };

@@ -192,7 +192,7 @@ fn write(file: File, contents: &Contents, now: u64) -> io::Result<()> {
 
 fn status(answer: &Answer) -> Value {
     match &answer.said {
-        Err(why) => json!({ "endpoint": answer.endpoint, "why": why }),
+        Err(silence) => json!({ "endpoint": answer.endpoint, "why": silence.why }),
         Ok(said) => {
             let mut object = cluster::status_object(&answer.endpoint, &said.status);
             let members = said.members.iter().map(|member| {

@@ -13,7 +13,8 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::{Finding, Verdict};
-use crate::cli::{Global, tls, view};
+use crate::cli::tls::Silence;
+use crate::cli::{Global, view};
 
 /// How many entries a voter may lack that counts as caught up.
 const LAG_MAX: u64 = 1_000;
@@ -23,7 +24,7 @@ const NODES_MAX: usize = 64;
 /// A node, and what it said.
 pub(in crate::cli) struct Answer {
     pub(in crate::cli) endpoint: String,
-    pub(in crate::cli) said: Result<Said, String>,
+    pub(in crate::cli) said: Result<Said, Silence>,
 }
 
 /// What a node said, with its clock.
@@ -91,8 +92,7 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
         let channel = global.tls.connect(&endpoint, global.timeout).await?;
         let mut client = ClusterClient::new(channel.clone());
         let asked = since_epoch();
-        let status = client.status(StatusRequest {}).await;
-        let status = status.map_err(|status| tls::said(&status))?;
+        let status = client.status(StatusRequest {}).await?;
         let answered = since_epoch();
         let shown = |name: &str| {
             let value = status.metadata().get(name);
@@ -104,20 +104,19 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
             asked,
             answered,
         };
-        let members = client.list_members(ListMembersRequest {}).await;
-        let members = members.map_err(|status| tls::said(&status))?.into_inner();
+        let members = client.list_members(ListMembersRequest {}).await?;
         let health = HealthClient::new(channel).check(HealthCheckRequest::default());
         let serves = health.await.ok();
         let serves = serves.map(|said| said.into_inner().status() == ServingStatus::Serving);
-        Ok::<_, String>(Said {
+        Ok::<_, Silence>(Said {
             status: status.into_inner(),
-            members: members.members,
+            members: members.into_inner().members,
             serves,
             clock,
         })
     };
     let said = timeout(global.timeout, asking).await;
-    let said = said.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+    let said = said.unwrap_or_else(|_| Err("no answer in time".to_owned().into()));
     Answer { endpoint, said }
 }
 
@@ -153,7 +152,11 @@ fn answered(answer: &Answer) -> Finding {
             let status = &said.status;
             found(format!("{}, {}", status.name, status.role))
         }
-        Err(why) => found(why.clone()).but(
+        Err(silence) if silence.denied.is_some() => found(silence.why.clone()).but(
+            Verdict::Problem,
+            "show a credential that the node takes: --token-file, or --cert with --key",
+        ),
+        Err(silence) => found(silence.why.clone()).but(
             Verdict::Problem,
             "start the node, or look at its log; the address may be another node's or TLS may be \
              missing (--cacert), and a firewall may keep this machine out",

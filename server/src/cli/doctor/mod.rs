@@ -142,7 +142,9 @@ impl Doctor {
             output.note(format!("{check} of {subject}: {}", finding.next));
         }
         let is_problem = |finding: &Finding| finding.verdict == Verdict::Problem;
+        let denied = |answer: &Answer| answer.said.as_ref().is_err_and(|why| why.denied.is_some());
         Ok(match answers.iter().any(|answer| answer.said.is_ok()) {
+            false if answers.iter().any(denied) => ExitCode::from(exit::DENIED),
             false => ExitCode::from(exit::UNAVAILABLE),
             true if findings.iter().any(is_problem) => ExitCode::from(exit::NEGATIVE),
             true => ExitCode::SUCCESS,

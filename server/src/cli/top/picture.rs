@@ -160,9 +160,9 @@ fn node_row(node: &Answer, most: Option<u64>) -> Row<'static> {
             ])
             .style(if leads { BOLD } else { Style::new() })
         }
-        Err(why) => {
+        Err(silence) => {
             let [none, role] = ["-", "down"].map(str::to_owned);
-            let why = format!("{endpoint}: {}", visible(why));
+            let why = format!("{endpoint}: {}", visible(&silence.why));
             let dashes = std::iter::repeat_n(none.clone(), 4);
             let cells = [none.clone(), role].into_iter().chain(dashes).chain([why]);
             Row::new(cells).style(PROBLEM)
@@ -391,7 +391,7 @@ mod tests {
         let mut screen = new();
         let down = Answer {
             endpoint: "10.0.0.3:7420".into(),
-            said: Err("no answer in time".into()),
+            said: Err("no answer in time".to_owned().into()),
         };
         let nodes = vec![node(1, 1, 100), node(2, 1, 93), down];
         seen(
