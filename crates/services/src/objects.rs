@@ -252,6 +252,24 @@ impl ObjectService {
         Ok(judged?)
     }
 
+    /// Whether the caller may learn that this lease has no object, as far as this node knows. Who may not
+    /// read it is refused as the entry refuses to delete an object that is free.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`] names the rule that would allow it.
+    pub fn judge_absent(
+        &self,
+        caller: &ObjectCaller,
+        name: &LeaseName,
+    ) -> Result<(), ObjectRefused> {
+        let (principal, scope) = (caller.who.principal(), Scope::Name(name));
+        let judged = self.context.look_early(&caller.who, |access| {
+            let read = access.judge_read(principal, scope);
+            read.or_else(|_| access.judge(principal, Verb::Acquire, scope))
+        });
+        Ok(judged?)
+    }
+
     /// What a write would be answered now. Nothing is written, here or in the log.
     ///
     /// # Errors

@@ -186,11 +186,22 @@ impl LeaseApi {
         let options = body::delete_options(asked.content_type(), bytes, BODY_BYTES_MAX, options)?;
         let writing = Writing::new(asked, &key, "delete")?;
         self.admit(&writing, Verb::Revoke)?;
+        // What these are answered is known without an act: it is a read, and to end the grant of another
+        // one is no right to that.
+        let tells =
+            options.is_dry_run() || options.uid.is_some() || options.resource_version.is_some();
         let mut tries = 0;
         loop {
             tries += 1;
-            let present = self.present(&writing, Fresh::Newest).await?;
-            let present = present.ok_or_else(|| Failure::not_found(&key.name))?;
+            let present = match tells {
+                true => self.present_to_read(&writing).await?,
+                false => self.present(&writing, Fresh::Newest).await?,
+            };
+            let Some(present) = present else {
+                let absent = self.objects.judge_absent(&asked.caller, &writing.name);
+                absent.map_err(|refused| failures::of(writing.what, &refused))?;
+                return Err(Failure::not_found(&key.name));
+            };
             let own_uid = uid(self.cluster(), present.created);
             if let Some(given) = options.uid.as_deref()
                 && given != own_uid
@@ -231,6 +242,16 @@ impl LeaseApi {
         let caller = &writing.asked.caller;
         let found = self.objects.get_to_write(caller, &writing.name, fresh);
         let found = found.await;
+        found.map_err(|refused| failures::of(writing.what, &refused))
+    }
+
+    /// The same for a write whose answer tells what a read does: for its holder, and who may read it.
+    async fn present_to_read(&self, writing: &Writing<'_>) -> Result<Option<ObjectView>, Failure> {
+        let (caller, name) = (&writing.asked.caller, &writing.name);
+        if self.objects.holds(caller, name) {
+            return self.present(writing, Fresh::Newest).await;
+        }
+        let found = self.objects.get(caller, name, Fresh::Newest).await;
         found.map_err(|refused| failures::of(writing.what, &refused))
     }
 

@@ -9,6 +9,7 @@ mod families;
 mod handover;
 mod headers;
 mod lease_api;
+mod lease_api_deletes;
 mod limits;
 mod members;
 mod metrics;
