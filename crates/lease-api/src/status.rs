@@ -209,10 +209,10 @@ impl Failure {
         Self::new(Reason::BadRequest, message)
     }
 
-    /// 401: no credential, or one that proves nothing.
+    /// 401: no credential, or one that proves nothing. `why` says what is wrong with it, and what to do.
     #[must_use]
-    pub fn unauthorized() -> Self {
-        Self::new(Reason::Unauthorized, "Unauthorized")
+    pub fn unauthorized(why: &str) -> Self {
+        Self::new(Reason::Unauthorized, format!("Unauthorized: {why}"))
     }
 
     /// 403: `user` may not `verb` the lease of this name; `name` is empty for lists and watches.

@@ -91,7 +91,7 @@ fn other(what: What<'_>, refusal: &Refusal) -> Failure {
             let user = of_caller.map_or("anonymous", String::as_str);
             Failure::forbidden(user, what.verb, what.namespace, what.name, &message)
         }
-        Reason::Unauthenticated => Failure::unauthorized(),
+        Reason::Unauthenticated => Failure::unauthorized(&message),
         Reason::Limit => Failure::too_many_requests(message, RETRY_AFTER),
         Reason::InvalidArgument => Failure::bad_request(message),
         _ => Failure::internal(message),

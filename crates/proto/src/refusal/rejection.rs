@@ -151,7 +151,11 @@ impl Refusal {
             Rejection::PermissionDenied { needed } => permission_denied(needed),
             Rejection::Banned { principal } => Self::new(
                 Reason::PermissionDenied,
-                format!("{principal} is banned; ask an operator to take the ban back"),
+                format!(
+                    "{principal} is banned, so it may do nothing; ask an administrator to take the ban \
+                     back: ringfence access unban {}",
+                    as_argument(&principal.to_string())
+                ),
             )
             .with("principal", principal),
             Rejection::TokenRevoked { id } => {
