@@ -115,7 +115,7 @@ fn heads_and_readme_print_the_commands_of_all_examples() {
 enum Shown {
     /// The test above runs it.
     Run,
-    /// It needs a Kubernetes; this file has it compiled.
+    /// It needs a Kubernetes or a store; this file has it compiled, or run.
     Compiled(&'static str),
     /// It contrasts two lines, and is no program.
     Contrast,
@@ -127,6 +127,7 @@ const TABLE: &[(&str, Shown)] = &[
         "client/FROM-CLIENT-GO.md",
         Shown::Compiled("crates/kube/src/lib.rs"),
     ),
+    ("client/TOKENS.md", Shown::Compiled("client/recipes/check")),
     ("CONTRIBUTING.md", Shown::Contrast),
 ];
 

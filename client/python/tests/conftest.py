@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import postgres_server
 import ringfence
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -158,56 +159,14 @@ def name(request: pytest.FixtureRequest) -> str:
     return f"tests/{test}-{random.randrange(10**9)}"
 
 
-def postgres_programs() -> pathlib.Path | None:
-    """The folder of PostgreSQL's programs."""
-    found = shutil.which("initdb")
-    folders = [pathlib.Path(found).resolve().parent] if found else []
-    folders += sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """A server of its own; the address of its database."""
-    psycopg = pytest.importorskip("psycopg")
-    programs = postgres_programs()
-    if programs is None:
+    pytest.importorskip("psycopg")
+    if postgres_server.programs() is None:
         pytest.skip("MISSING: initdb; install postgresql to test the guard in it")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ringfence-pg-"))
-    # PostgreSQL refuses to run as root.
-    as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
-    if as_user:
-        shutil.chown(folder, "nobody", "nogroup")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "data"
-    environment = dict(os.environ, LC_ALL="C", HOME=str(folder))
-    init = [str(programs / "initdb"), "-D", str(data), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8"]
-    made = subprocess.run([*as_user, *init], capture_output=True, text=True, env=environment, cwd=folder)
-    assert made.returncode == 0, made.stdout + made.stderr
-    serve = [str(programs / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder)]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*as_user, *serve, "-c", "listen_addresses=127.0.0.1"],
-            stdout=log,
-            stderr=log,
-            env=environment,
-            cwd=folder,
-        )
-    address = f"host=127.0.0.1 port={port} user=test dbname=postgres"
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(address).close()
-            break
-        except psycopg.OperationalError:
-            assert time.monotonic() < deadline and server.poll() is None, (folder / "log").read_text()
-            time.sleep(0.1)
-    yield address
-    server.terminate()
-    server.wait(timeout=30)
-    shutil.rmtree(folder, ignore_errors=True)
+    with postgres_server.running() as address:
+        yield address
 
 
 def python(source: str, *arguments: str) -> subprocess.Popen[str]:

@@ -9,19 +9,10 @@
 //! What PostgreSQL refuses is an error with the `SQLSTATE` `RF001`; read it with
 //! [`Refused::from_sqlstate`](crate::Refused::from_sqlstate), or, where the driver shows no
 //! `SQLSTATE`, with [`Refused::from_message`](crate::Refused::from_message), which also reads the
-//! errors of MySQL, SQLite and Redis. With `sqlx`:
+//! errors of MySQL, SQLite and Redis.
 //!
-//! ```text
-//! let mut transaction = pool.begin().await?;
-//! sqlx::query(sql::POSTGRES_ADMIT)
-//!     .bind(fence.name.as_str())
-//!     .bind(fence.token.get() as i64)
-//!     .execute(&mut *transaction)
-//!     .await
-//!     .map_err(|error| refusal_of(&fence, error))?;
-//! sqlx::query("UPDATE balance SET amount = amount + 10").execute(&mut *transaction).await?;
-//! transaction.commit().await?;
-//! ```
+//! The page "How to check a token", `client/TOKENS.md` in the repository, has this for `sqlx`, JDBC,
+//! node-postgres and others as functions to copy, which tests run as printed.
 
 /// The table of marks and the functions around it in PostgreSQL, as a migration to be run once per
 /// database. Running it again changes nothing. All are in the schema `ringfence`, and are named with it.
