@@ -2,7 +2,7 @@
 //! know neither sessions nor tokens.
 //!
 //! ```text
-//!  request ─▶ ringfence_lease_api: route, body, patch ─▶ reads, writes, watch ─▶ ObjectService
+//!  request ─▶ ringfence_lease_api: route, body, patch ─▶ reads, lists, writes, watch ─▶ ObjectService
 //!  answer  ◀─ ringfence_lease_api: object, list, table, Status ◀─ shown ◀──────────┘
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! entry that the write becomes.
 
 mod failures;
+mod lists;
 mod reads;
 mod shown;
 mod watch;
@@ -46,17 +47,23 @@ pub(crate) struct LeaseApi {
     stray: Arc<Client>,
 }
 
-/// An answer that is complete.
+/// An answer.
 struct Answer {
     status: StatusCode,
-    body: Vec<u8>,
+    body: Body,
     warnings: Vec<String>,
     /// Headers of its own.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
+    /// One that is complete.
     fn ok(body: Vec<u8>) -> Self {
+        Self::streamed(Body::new(Full::new(Bytes::from(body))))
+    }
+
+    /// One whose body is made while it is written.
+    fn streamed(body: Body) -> Self {
         Self {
             status: StatusCode::OK,
             body,
@@ -66,7 +73,7 @@ impl Answer {
     }
 
     fn response(self) -> Response<Body> {
-        let mut response = Response::new(Body::new(Full::new(Bytes::from(self.body))));
+        let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(accept::CONTENT_TYPE));

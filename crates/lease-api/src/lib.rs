@@ -6,7 +6,7 @@
 //! ```text
 //!  method, path, query ─▶ route ─▶ options        Accept ─▶ accept
 //!  body ─▶ body (JSON, protobuf), or patch on the present lease ─▶ Lease, warnings
-//!  lease, list, change ─▶ shown or table           documents ─▶ discovery
+//!  lease, change ─▶ shown or table   list ─▶ list   documents ─▶ discovery
 //!  Failure (status) ─▶ the body of every refusal
 //! ```
 //!
@@ -21,6 +21,7 @@ mod cause;
 pub mod discovery;
 mod fields;
 pub mod lease;
+pub mod list;
 pub mod metadata;
 mod names;
 mod openapi;

@@ -75,7 +75,13 @@ impl Selector {
         self.labels
             .iter()
             .all(|requirement| requirement.matches(of))
-            && self.fields.iter().all(|term| term.matches(of))
+            && self.matches_name(&of.namespace, &of.name)
+    }
+
+    /// Whether a lease of this name may match: what it is called is known before anything of it is read.
+    #[must_use]
+    pub fn matches_name(&self, namespace: &str, name: &str) -> bool {
+        self.fields.iter().all(|term| term.matches(namespace, name))
     }
 }
 
@@ -92,12 +98,12 @@ impl Requirement {
 }
 
 impl FieldTerm {
-    fn matches(&self, of: &Metadata) -> bool {
+    fn matches(&self, namespace: &str, name: &str) -> bool {
         let value = match self.field {
-            Field::Name => &of.name,
-            Field::Namespace => &of.namespace,
+            Field::Name => name,
+            Field::Namespace => namespace,
         };
-        (*value == self.value) == self.equal
+        (value == self.value) == self.equal
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answers as JSON: an object, a list, and the lines of a watch.
+//! Answers as JSON: an object, and the lines of a watch.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -40,27 +40,6 @@ impl Page {
         }
         metadata
     }
-}
-
-/// A `LeaseList`. Its items have no kind of their own, as those of kube-apiserver.
-#[must_use]
-pub fn list<'a>(leases: impl IntoIterator<Item = &'a Lease>, page: &Page) -> Vec<u8> {
-    let items: Vec<&Lease> = leases.into_iter().collect();
-    bytes(&List {
-        kind: "LeaseList",
-        api_version: API_VERSION,
-        metadata: page.metadata(),
-        items,
-    })
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct List<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: Map<String, Value>,
-    items: Vec<&'a Lease>,
 }
 
 /// What happened to a lease, as a watch sees it.
@@ -154,26 +133,6 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_list_has_its_version_and_items_without_kind() {
-        let page = Page {
-            resource_version: 42,
-            continue_at: Some("next".to_owned()),
-            remaining: Some(3),
-        };
-        let shown = read(&list([&held()], &page));
-        assert_eq!(shown["kind"], "LeaseList");
-        let metadata = json!({
-            "resourceVersion": "42", "continue": "next", "remainingItemCount": 3,
-        });
-        assert_eq!(shown["metadata"], metadata);
-        assert_eq!(shown["items"][0]["metadata"]["name"], "leader");
-        assert_eq!(shown["items"][0]["kind"], Value::Null);
-        let none = read(&list([], &Page::default()));
-        assert_eq!(none["items"], json!([]));
-        assert_eq!(none["metadata"], json!({ "resourceVersion": "0" }));
     }
 
     #[test]

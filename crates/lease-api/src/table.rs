@@ -23,13 +23,6 @@ impl Rows {
         bytes(&table(vec![self.row(lease)], version(lease), true))
     }
 
-    /// A list.
-    #[must_use]
-    pub fn list<'a>(&self, leases: impl IntoIterator<Item = &'a Lease>, page: &Page) -> Vec<u8> {
-        let rows = leases.into_iter().map(|lease| self.row(lease));
-        bytes(&table(rows.collect(), page.metadata(), true))
-    }
-
     /// A line of a watch. `first`: the columns are named in the first line of a watch only.
     #[must_use]
     pub fn change(&self, change: Change, lease: &Lease, first: bool) -> Vec<u8> {
@@ -52,7 +45,7 @@ impl Rows {
         line("BOOKMARK", &table(vec![row], page.metadata(), first))
     }
 
-    fn row(&self, lease: &Lease) -> Value {
+    pub(crate) fn row(&self, lease: &Lease) -> Value {
         let created = lease.metadata.creation_timestamp;
         let age = created.map_or_else(
             || UNKNOWN.to_owned(),
@@ -94,7 +87,7 @@ fn table(rows: Vec<Value>, metadata: Map<String, Value>, columns: bool) -> Value
     })
 }
 
-fn columns() -> Value {
+pub(crate) fn columns() -> Value {
     json!([
         {
             "name": "Name", "type": "string", "format": "name", "priority": 0,
@@ -151,26 +144,6 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_list_has_the_columns_of_kubectl() {
-        let page = Page {
-            resource_version: 42,
-            ..Page::default()
-        };
-        let table = read(&rows(Include::Metadata).list([&held()], &page));
-        let columns = table["columnDefinitions"].as_array().unwrap();
-        let names: Vec<&str> = columns
-            .iter()
-            .filter_map(|column| column["name"].as_str())
-            .collect();
-        assert_eq!(names, ["Name", "Holder", "Age"]);
-        assert_eq!(table["metadata"]["resourceVersion"], "42");
-        let row = &table["rows"][0];
-        assert_eq!(row["cells"], json!(["leader", "pod-1_a", "90s"]));
-        assert_eq!(row["object"]["kind"], "PartialObjectMetadata");
-        assert_eq!(row["object"]["metadata"]["namespace"], "shop");
     }
 
     #[test]

@@ -21,5 +21,5 @@ pub use account::{Account, Pool};
 pub use client::Client;
 pub use metered::MeteredLayer;
 pub(crate) use metered::crowded;
-pub(crate) use reserved::Reserved;
+pub(crate) use reserved::{Reserved, Unread};
 pub use whole::{NoBody, WholeBody};

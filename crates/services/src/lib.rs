@@ -32,6 +32,7 @@ mod named_cluster;
 mod objects;
 mod outbox;
 mod paging;
+mod places;
 pub mod problem;
 mod proposals;
 mod rates;
@@ -45,7 +46,6 @@ mod status;
 mod unknown;
 mod waits;
 mod watch;
-mod watchers;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -60,8 +60,8 @@ use tonic::{Request, Response, Status};
 use crate::caller::Who;
 use crate::limits::BACKUPS_MAX;
 use crate::metrics::Call;
+use crate::places::Places;
 use crate::status::{RETRY_AFTER, not_proposed};
-use crate::watchers::Watchers;
 use proposals::Proposal;
 use rates::Rates;
 use reads::Query;
@@ -79,12 +79,12 @@ pub use limits::CAUGHT_UP_AFTER;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
 pub use named_cluster::CLUSTER_HEADER;
-pub use objects::{Fresh, ObjectCaller, ObjectPage, ObjectRefused, ObjectService};
+pub use objects::{Fresh, ObjectCaller, ObjectListing, ObjectRefused, ObjectService, ObjectsAsked};
+pub use places::Place;
 pub use rates::{ConnectionPrincipals, Meter, PrincipalRates, is_health};
 pub use refusals::{RefusalCounts, Refusals, Refused};
 pub use rights::FIGURES;
 pub use sessions::SessionService;
-pub use watchers::WatchPlace;
 
 /// What all services share.
 #[derive(Clone)]
@@ -96,7 +96,9 @@ pub struct Context {
     /// What the connections of clients borrow from.
     pool: Arc<Pool>,
     /// A place for each watcher that this node may still serve.
-    watchers: Watchers,
+    watchers: Places,
+    /// The same for each list of Lease objects.
+    lists: Places,
     /// A place for each backup that this node may still write.
     backups: Arc<Semaphore>,
     /// The present states that watches are telling.
@@ -119,7 +121,8 @@ impl Context {
             metrics: Metrics::new(),
             stopping,
             pool,
-            watchers: Watchers::default(),
+            watchers: Places::of_watches(),
+            lists: Places::of_lists(),
             backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             presents: Presents::new(),
             own_id: Arc::default(),

@@ -65,7 +65,7 @@ pub(crate) const BACKUP_PARTS_AHEAD: usize = 2;
 /// How long a part waits for its reader; then the backup is given up, since it keeps a frozen state.
 pub(crate) const BACKUP_STALL_MAX: Duration = Duration::from_secs(30);
 
-/// The most watches, of leases and of floors, that a node serves at a time.
+/// The most watches, of leases, of floors and of Lease objects, that a node serves at a time.
 pub(crate) const WATCHERS_MAX: usize = 10_000;
 /// The most of them that one principal may have where rights bind.
 pub(crate) const WATCHERS_PER_PRINCIPAL_MAX: usize = WATCHERS_MAX / 4;
@@ -95,6 +95,21 @@ pub(crate) const WATCH_PRESENT_STALL_MAX: Duration = Duration::from_secs(30);
 /// may take as long as one message, and a second more for each so many leases. With names,
 /// identities and data at their limits this is 8 MB a second.
 pub(crate) const WATCH_PRESENT_PACE_MIN: u32 = 5_000;
+
+/// The most Lease objects of which a list answers at a time, with their metadata at its limit about
+/// 100 KiB in memory; between two such steps all other work of the node has its turn.
+pub(crate) const OBJECTS_PER_STEP_MAX: usize = 32;
+/// The most lists of Lease objects, and present states of watches of them, that a node has under way, of
+/// those that take more than one step.
+pub(crate) const LISTS_MAX: usize = 64;
+/// The most of them that one principal may have where rights bind.
+pub(crate) const LISTS_PER_PRINCIPAL_MAX: usize = LISTS_MAX / 4;
+/// How many Lease objects a reader of a list has to take in a second: a whole list may take
+/// [`REPLY_STALL_MAX`], and a second more for each so many objects. With their metadata at its limit this is
+/// 4 MB a second.
+pub(crate) const LIST_PACE_MIN: u64 = 1_000;
+/// How many objects that a list looks at count as one request of its principal.
+pub(crate) const OBJECTS_PER_REQUEST: u64 = 10;
 
 /// A page of a list ends before it passes this size, in bytes; with the rest of its message it
 /// stays below the 4 MiB that gRPC clients take unless set otherwise.

@@ -1,10 +1,11 @@
 //! Lease objects, for the Lease endpoint: read, listed and written. What they mean in the API of
 //! Kubernetes is the endpoint's part; who may read or write one is decided here and by the entry.
 
+mod listing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::watchers::WatchPlace;
 use http::Extensions;
 use ringfence_core::{
     Access, ClusterId, Command, Frozen, Holder, LEVEL_OBJECTS, LeaseName, Millis, Mode, ObjectView,
@@ -17,8 +18,11 @@ use tokio::time::{sleep, timeout};
 use crate::Context;
 use crate::caller::{Identified, Who};
 use crate::clients::{Account, Client};
+use crate::places::Place;
 use crate::rights::{expired, judged};
 use crate::status::{RETRY_AFTER, not_proposed, not_read, unexpected};
+
+pub use listing::{ObjectListing, ObjectsAsked};
 
 /// How often a state is looked at for a version that is awaited.
 const VERSION_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -63,17 +67,6 @@ impl From<Refusal> for ObjectRefused {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(Box::new(refusal))
     }
-}
-
-/// Objects of one state.
-#[derive(Clone, Debug)]
-pub struct ObjectPage {
-    /// The objects, by name.
-    pub objects: Vec<ObjectView>,
-    /// The version of the state.
-    pub version: u64,
-    /// Whether there are more.
-    pub more: bool,
 }
 
 /// Who asks for objects.
@@ -152,28 +145,20 @@ impl ObjectService {
         Ok(state.object(name))
     }
 
-    /// At most `size` objects, or all, whose names begin with `prefix` and stand behind `after`.
+    /// Begins a list: its objects are made step by step, out of one state.
     ///
     /// # Errors
-    /// [`ObjectRefused`].
+    /// [`ObjectRefused`], also if the list takes several steps and this node, or this caller, has as many
+    /// such lists under way as it may.
     pub async fn list(
         &self,
         caller: &ObjectCaller,
-        prefix: &str,
-        after: Option<&str>,
-        size: Option<usize>,
+        asked: ObjectsAsked,
         fresh: Fresh,
-    ) -> Result<ObjectPage, ObjectRefused> {
-        let state = self
-            .state(caller, Some(Scope::Prefix(prefix)), fresh)
-            .await?;
-        let mut rest = state.objects(prefix, after);
-        let objects = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
-        Ok(ObjectPage {
-            objects,
-            version: state.objects_version(),
-            more: rest.next().is_some(),
-        })
+    ) -> Result<ObjectListing, ObjectRefused> {
+        let scope = Scope::Prefix(&asked.prefix);
+        let state = self.state(caller, Some(scope), fresh).await?;
+        Ok(ObjectListing::begin(self, caller, asked, state)?)
     }
 
     /// This node's state for a caller that may read all names with this prefix: for watches, which
@@ -296,7 +281,7 @@ impl ObjectService {
     ///
     /// # Errors
     /// [`ObjectRefused`] if it, or this caller, has as many as it may.
-    pub fn watch_place(&self, caller: &ObjectCaller) -> Result<WatchPlace, ObjectRefused> {
+    pub fn watch_place(&self, caller: &ObjectCaller) -> Result<Place, ObjectRefused> {
         Ok(self.context.watch_place(&caller.who)?)
     }
 

@@ -20,7 +20,7 @@ use ringfence_raft::{Node, since_boot};
 use crate::Context;
 use crate::caller::Who;
 use crate::limits::{
-    BYTES_PER_PRINCIPAL, CONNECTIONS_PER_PRINCIPAL, PRINCIPALS_COUNTED_MAX,
+    BYTES_PER_PRINCIPAL, CONNECTIONS_PER_PRINCIPAL, OBJECTS_PER_REQUEST, PRINCIPALS_COUNTED_MAX,
     PRINCIPALS_PER_CONNECTION_MAX, REQUESTS_PER_PRINCIPAL,
 };
 
@@ -235,6 +235,16 @@ impl Rated<'_> {
         };
         let taken = self.context.rates.request(key);
         self.heed(taken)
+    }
+
+    /// Takes what it costs to look at so many Lease objects, which is known only when it was done: one
+    /// request for each 10 of them, beside the request itself. The principal may owe it.
+    pub(crate) fn looked_at(&self, objects: usize) {
+        let objects = u64::try_from(objects).unwrap_or(u64::MAX);
+        if let Some(key) = self.key {
+            let cost = objects / OBJECTS_PER_REQUEST;
+            self.context.rates.requests.charge(&key, cost, since_boot());
+        }
     }
 
     /// Refuses where rights bind, and counts.

@@ -25,8 +25,8 @@ use crate::Context;
 use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use crate::limits::{ACCESS_LOOK_INTERVAL, CAUGHT_UP_AFTER};
+use crate::places::Place;
 use crate::unknown::is_unknown;
-use crate::watchers::WatchPlace;
 
 /// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
 /// this name: it stands in a rule as that of a lease would, so that the right to it alone can be given.
@@ -223,9 +223,15 @@ impl Context {
     }
 
     /// A place for one more watch of this caller.
-    pub(crate) fn watch_place(&self, who: &Who) -> Result<WatchPlace, Refusal> {
+    pub(crate) fn watch_place(&self, who: &Who) -> Result<Place, Refusal> {
         let bind = self.node.access_mode() == Mode::Enforced;
         self.watchers.take(who.principal(), bind)
+    }
+
+    /// A place for one more list of this caller that takes several steps.
+    pub(crate) fn list_place(&self, who: &Who) -> Result<Place, Refusal> {
+        let bind = self.node.access_mode() == Mode::Enforced;
+        self.lists.take(who.principal(), bind)
     }
 
     /// Refuses a caller that may not do this.

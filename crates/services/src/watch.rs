@@ -33,9 +33,9 @@ use crate::limits::{
     EVENTS_PER_MESSAGE_MAX, WATCH_EVENT_BYTES_EXPECTED, WATCH_MESSAGE_BYTES_EXPECTED,
     WATCH_MESSAGES_MAX, WATCH_QUIET_MAX,
 };
+use crate::places::Place;
 use crate::rights::{expired, judged};
 use crate::status::{RETRY_AFTER, not_read};
-use crate::watchers::WatchPlace;
 
 pub(super) use floors::floors;
 pub(super) use leases::leases;
@@ -101,7 +101,7 @@ struct Watch<V: View> {
     who: Who,
     /// The change of rights that `who` was last judged behind.
     judged_at: Option<u64>,
-    _place: WatchPlace,
+    _place: Place,
 }
 
 /// How many names of a state are looked at for one page.

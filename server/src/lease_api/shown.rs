@@ -3,7 +3,6 @@
 use ringfence_core::{ClusterId, FencingToken, GoneObject, LeaseName, ObjectView, WallTime};
 use ringfence_lease_api::lease::{Metadata, Spec};
 use ringfence_lease_api::metadata::Stored;
-use ringfence_lease_api::route::Key;
 use ringfence_lease_api::time::MicroTime;
 use ringfence_lease_api::{Failure, Lease};
 
@@ -14,9 +13,9 @@ pub(super) const PREFIX: &str = "k8s/";
 const TOKEN: &str = "ringfence.io/token";
 
 /// The name of a lease; 404 for what no lease can be called.
-pub(super) fn name_of(key: &Key) -> Result<LeaseName, Failure> {
-    let text = format!("{PREFIX}{}/{}", key.namespace, key.name);
-    LeaseName::parse(&text).map_err(|_| Failure::not_found(&key.name))
+pub(super) fn name_of(namespace: &str, name: &str) -> Result<LeaseName, Failure> {
+    let text = format!("{PREFIX}{namespace}/{name}");
+    LeaseName::parse(&text).map_err(|_| Failure::not_found(name))
 }
 
 /// What the names of a namespace's leases begin with; those of all if it is left out.
@@ -28,10 +27,9 @@ pub(super) fn prefix_of(namespace: Option<&str>) -> String {
 }
 
 /// Namespace and name.
-fn parts(name: &LeaseName) -> (String, String) {
+pub(super) fn parts(name: &LeaseName) -> (&str, &str) {
     let rest = name.as_str().strip_prefix(PREFIX).unwrap_or_default();
-    let (namespace, name) = rest.split_once('/').unwrap_or((rest, ""));
-    (namespace.to_owned(), name.to_owned())
+    rest.split_once('/').unwrap_or((rest, ""))
 }
 
 /// An object's uid: the version that it was made with is no other object's in this cluster.
@@ -99,8 +97,8 @@ pub(super) fn lease(object: &ObjectView, cluster: Option<ClusterId>) -> Lease {
     };
     Lease {
         metadata: Metadata {
-            name,
-            namespace,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
             uid: Some(uid(cluster, object.created)),
             resource_version: Some(object.version.to_string()),
             creation_timestamp: micro(object.created_at),
@@ -148,8 +146,8 @@ pub(super) fn gone(
     let (namespace, name) = parts(name);
     Lease {
         metadata: Metadata {
-            name,
-            namespace,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
             uid: Some(uid(cluster, gone.created)),
             resource_version: Some(version.to_string()),
             creation_timestamp: micro(gone.created_at),

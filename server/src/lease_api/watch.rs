@@ -17,26 +17,32 @@ use ringfence_lease_api::selector::Selector;
 use ringfence_lease_api::shown::{self as encoded, Change};
 use ringfence_lease_api::table::Rows;
 use ringfence_lease_api::{Failure, Lease};
-use ringfence_services::{Fresh, ObjectRefused, WatchPlace};
+use ringfence_services::{Fresh, ObjectListing, ObjectRefused, Place};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::body::Body;
 
 use super::failures::{self, What};
+use super::lists::{candidates, may_match};
 use super::reads::{fresh, now};
-use super::shown::{gone, lease, prefix_of};
+use super::shown::{gone, lease, parts, prefix_of};
 use super::{Asked, LeaseApi};
 
 /// How often a watch looks whether anything has changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// After how many looks the caller is judged again: about 1 s.
-const JUDGED_LOOKS: u32 = 20;
+/// How often the caller is judged again, also while it leaves lines unread.
+const JUDGED_EVERY: Duration = Duration::from_secs(1);
 /// After how many looks without news a bookmark says where the watch stands: about 30 s.
 const BOOKMARK_LOOKS: u32 = 600;
 /// The longest a watch lasts; its client begins another one.
 const WATCH_MAX: Duration = Duration::from_secs(1_800);
 /// How long a client may leave a line unread.
 const READ_STALL_MAX: Duration = Duration::from_secs(30);
+/// How long it may take for all that has changed since it was last up to date: its watch keeps the state
+/// of then.
+const NEWS_READ_MAX: Duration = Duration::from_secs(120);
+/// How long the last line of a watch waits for its reader.
+const LAST_LINE_MAX: Duration = Duration::from_secs(1);
 /// How many lines may wait for a slow reader.
 const LINES_MAX: usize = 16;
 
@@ -55,7 +61,9 @@ struct Watch {
     received: Option<Frozen>,
     lines: mpsc::Sender<Vec<u8>>,
     first: bool,
-    _place: WatchPlace,
+    /// When the caller was judged last.
+    judged_at: Instant,
+    _place: Place,
 }
 
 /// The watch is over.
@@ -79,12 +87,11 @@ impl LeaseApi {
         let prefix = prefix_of(namespace.as_deref());
         let place = self.objects.watch_place(&asked.caller).map_err(failed)?;
         let from = options.resource_version.filter(|version| *version > 0);
-        let state = self
-            .objects
-            .look(&asked.caller, &prefix, fresh(options.resource_version))
-            .await
-            .map_err(failed)?;
-        let forgotten = state.objects_forgotten();
+        let candidates = candidates(namespace.as_deref(), &selector);
+        let fresh = fresh(options.resource_version);
+        let listing = self.objects.list(&asked.caller, candidates, fresh).await;
+        let listing = listing.map_err(failed)?;
+        let forgotten = listing.state().objects_forgotten();
         let present = match (options.send_initial_events, from) {
             (Some(true), _) | (None, None) => true,
             (Some(false), None) => false,
@@ -106,11 +113,12 @@ impl LeaseApi {
             prefix,
             selector,
             rows,
-            sent: from.unwrap_or_else(|| state.objects_version()),
+            sent: from.unwrap_or_else(|| listing.version()),
             known: HashSet::new(),
             received: None,
             lines,
             first: true,
+            judged_at: Instant::now(),
             _place: place,
         };
         let until = options.timeout_seconds.filter(|seconds| *seconds > 0);
@@ -119,17 +127,13 @@ impl LeaseApi {
         });
         let ends = options.send_initial_events == Some(true);
         let bookmarks = options.bookmarks;
-        tokio::spawn(async move {
-            if present {
-                watch.present(&state, ends).await?;
-            } else {
-                watch.know(&state);
+        tokio::spawn(timeout(until, async move {
+            match present {
+                true => watch.present(listing, ends).await?,
+                false => watch.know(listing).await?,
             }
-            watch.received = Some(state);
-            timeout(until, watch.run(bookmarks))
-                .await
-                .unwrap_or(Err(Over))
-        });
+            watch.run(bookmarks).await
+        }));
         let body = stream::unfold(waiting, |mut waiting| async {
             let line = waiting.recv().await?;
             let frame = Frame::data(Bytes::from(line));
@@ -145,8 +149,21 @@ impl LeaseApi {
 impl Watch {
     async fn send(&mut self, line: Vec<u8>) -> Result<(), Over> {
         self.first = false;
-        let sent = self.lines.send_timeout(line, READ_STALL_MAX).await;
-        sent.map_err(|_| Over)
+        let stalled = Instant::now() + READ_STALL_MAX;
+        let lines = self.lines.clone();
+        loop {
+            if self.judged_at.elapsed() >= JUDGED_EVERY {
+                self.judge().await?;
+            }
+            match timeout(JUDGED_EVERY, lines.reserve()).await {
+                Ok(Ok(room)) => {
+                    room.send(line);
+                    return Ok(());
+                }
+                Err(_) if Instant::now() < stalled => {}
+                Ok(Err(_)) | Err(_) => return Err(Over),
+            }
+        }
     }
 
     async fn change(&mut self, change: Change, lease: &Lease) -> Result<(), Over> {
@@ -172,16 +189,19 @@ impl Watch {
     }
 
     /// Sends the present state.
-    async fn present(&mut self, state: &Frozen, ends: bool) -> Result<(), Over> {
-        let prefix = self.prefix.clone();
-        for object in state.objects(&prefix, None) {
-            let shown = lease(&object, self.api.cluster());
-            if self.selector.matches(&shown) {
-                self.known.insert(object.name);
-                self.change(Change::Added, &shown).await?;
+    async fn present(&mut self, mut listing: ObjectListing, ends: bool) -> Result<(), Over> {
+        let cluster = self.api.cluster();
+        while let Some(objects) = self.step(&mut listing).await? {
+            for object in objects {
+                let shown = lease(&object, cluster);
+                if self.selector.matches(&shown) {
+                    self.known.insert(object.name);
+                    self.change(Change::Added, &shown).await?;
+                }
             }
         }
-        self.sent = state.objects_version();
+        self.sent = listing.version();
+        self.received = Some(listing.into_state());
         match ends {
             true => self.bookmark(true).await,
             false => Ok(()),
@@ -190,39 +210,58 @@ impl Watch {
 
     /// What a client that goes on behind a version knows of: all that was there then, as far as that
     /// can be said.
-    fn know(&mut self, state: &Frozen) {
+    async fn know(&mut self, mut listing: ObjectListing) -> Result<(), Over> {
         let sent = self.sent;
-        for object in state.objects(&self.prefix, None) {
-            if object.created <= sent && self.selector.matches(&lease(&object, None)) {
-                self.known.insert(object.name);
-            }
+        while let Some(objects) = self.step(&mut listing).await? {
+            let known = objects.into_iter().filter(|object| {
+                object.created <= sent && self.selector.matches(&lease(object, None))
+            });
+            self.known.extend(known.map(|object| object.name));
         }
+        let state = listing.into_state();
         for (_, name, gone) in state.objects_gone_after(sent) {
             // Its labels are not known any more.
             let only = self.selector.name();
-            let selected = only.is_none_or(|only| name.as_str().rsplit('/').next() == Some(only));
+            let selected = only.is_none_or(|only| parts(name).1 == only);
             let here = name.as_str().starts_with(&self.prefix);
             if selected && here && gone.created <= sent {
                 self.known.insert(name.clone());
             }
         }
+        self.received = Some(state);
+        Ok(())
+    }
+
+    /// The next objects of the state that the watch begins with.
+    async fn step(&mut self, listing: &mut ObjectListing) -> Result<Option<Vec<ObjectView>>, Over> {
+        if self.lines.is_closed() {
+            return Err(Over);
+        }
+        let selector = &self.selector;
+        let wanted = |name: &LeaseName| may_match(selector, name);
+        let next = listing.next(wanted).await;
+        match next {
+            Ok(objects) => Ok(objects),
+            Err(refused) => self.refuse(&refused).await,
+        }
     }
 
     async fn run(&mut self, bookmarks: bool) -> Result<(), Over> {
-        let (mut quiet_looks, mut unjudged_looks) = (0, 0);
+        let mut quiet_looks = 0;
         loop {
             tokio::select! {
                 () = sleep(LOOK_INTERVAL) => {}
                 () = self.api.objects.stopped() => return Err(Over),
                 () = self.lines.closed() => return Err(Over),
             }
-            unjudged_looks += 1;
-            if unjudged_looks >= JUDGED_LOOKS {
-                unjudged_looks = 0;
+            if self.judged_at.elapsed() >= JUDGED_EVERY {
                 self.judge().await?;
             }
-            if self.api.objects.version() > self.sent && self.look().await? {
-                quiet_looks = 0;
+            if self.api.objects.version() > self.sent {
+                let looked = timeout(NEWS_READ_MAX, self.look()).await;
+                if looked.unwrap_or(Err(Over))? {
+                    quiet_looks = 0;
+                }
             }
             quiet_looks += 1;
             if bookmarks && quiet_looks >= BOOKMARK_LOOKS {
@@ -234,6 +273,7 @@ impl Watch {
 
     /// Ends with the right and the credential of the caller.
     async fn judge(&mut self) -> Result<(), Over> {
+        self.judged_at = Instant::now();
         let judged = (self.api.objects).judge_reader(&self.asked.caller, &self.prefix);
         match judged {
             Ok(()) => Ok(()),
@@ -323,7 +363,9 @@ impl Watch {
     }
 
     async fn fail<T>(&mut self, failure: &Failure) -> Result<T, Over> {
-        self.send(encoded::error(failure)).await?;
+        // A slow reader goes without it.
+        let last = encoded::error(failure);
+        self.lines.send_timeout(last, LAST_LINE_MAX).await.ok();
         Err(Over)
     }
 }

@@ -363,7 +363,7 @@ impl<'a> Writing<'a> {
         Ok(Self {
             asked,
             key,
-            name: name_of(key)?,
+            name: name_of(&key.namespace, &key.name)?,
             what: What {
                 verb,
                 namespace: &key.namespace,

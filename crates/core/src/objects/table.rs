@@ -245,6 +245,22 @@ impl Frozen {
         named.map(|(name, object)| self.object_view(name, object))
     }
 
+    /// The names of Lease objects that begin with `prefix` and stand behind `after`, in their order: a
+    /// reader that looks for few of them makes no views of the others.
+    pub fn object_names<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a LeaseName> + use<'a> {
+        self.objects.named(prefix, after).map(|(name, _)| name)
+    }
+
+    /// How many Lease objects there are.
+    #[must_use]
+    pub fn object_count(&self) -> u64 {
+        self.objects.len()
+    }
+
     /// The names of objects whose last change is behind this version, in the order of their versions.
     pub fn objects_changed_after(
         &self,

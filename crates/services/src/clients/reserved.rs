@@ -15,7 +15,7 @@ use super::account::{Account, Held};
 pub(crate) struct Reserved(Arc<Held>);
 
 /// Closes a connection that has not read an answer in time; dropped when the answer is written.
-pub(super) struct Unread(
+pub(crate) struct Unread(
     #[expect(dead_code, reason = "its end is what is heard")] oneshot::Sender<()>,
 );
 
@@ -39,7 +39,7 @@ impl Reserved {
 
 impl Unread {
     /// From now on the connection has so long to take the answer.
-    pub(super) fn watched(account: &Arc<Account>, max: Duration) -> Self {
+    pub(crate) fn watched(account: &Arc<Account>, max: Duration) -> Self {
         let (unread, written) = oneshot::channel();
         let account = Arc::clone(account);
         ringfence_raft::spawn(async move {
