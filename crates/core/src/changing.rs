@@ -19,15 +19,19 @@ impl StateMachine {
         change: impl FnOnce(&mut Lease) -> R,
     ) -> Option<R> {
         let lease = self.state.leases.get_mut(name)?;
-        let before = lease.due();
+        let (before, user) = (lease.due(), lease.user());
         let result = change(lease);
         // At its end, and once: whatever has waited for longer is served first, and a name that stood
         // there twice would be served twice.
         if lease.wants_serving() && lease.unserved.is_none() {
             lease.unserved = NonZeroU64::new(self.state.unserved.push(name.clone()));
         }
-        let after = lease.due();
+        let (after, used) = (lease.due(), lease.is_used());
         self.deadlines.move_lease(name, before, after);
+        // While sessions use it, it counts for them.
+        if !(used && user.is_some()) {
+            self.keep_name(name, user, before, after.filter(|_| !used));
+        }
         if before != after
             && let Some(due) = after
             && !self.is_at(LEVEL_REPEATS)
@@ -79,6 +83,7 @@ impl StateMachine {
         };
         // Where a new name displaces it, its own time has not come: it still stands there.
         self.deadlines.move_lease(name, lease.due(), None);
+        self.keep_name(name, None, lease.due(), None);
         if let Some(place) = lease.unserved {
             // Its waiters left before its turn came, in a quiet time or a storm. What is named in
             // that list has to be there.

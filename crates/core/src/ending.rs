@@ -149,6 +149,16 @@ impl StateMachine {
             Some(pod) => drop(self.state.pods.remove(&pod.key())),
             None => self.ttls.remove(session.ttl()),
         }
+        // Before what it used is free: its names are kept for its principal.
+        self.state.ended.push(EndedRecord {
+            session: id,
+            open: session.open,
+            secret: session.secret,
+            cause: cause.clone(),
+            at: self.state.header.time,
+            owner: session.owner.clone(),
+            release: None,
+        });
         for wait in session.waits() {
             self.remove_waiter(&wait.name, wait.place, WaitEnd::SessionEnded);
         }
@@ -166,15 +176,6 @@ impl StateMachine {
         self.events.push(Event::SessionEnded {
             session: id,
             cause: cause.clone(),
-        });
-        self.state.ended.push(EndedRecord {
-            session: id,
-            open: session.open,
-            secret: session.secret,
-            cause: cause.clone(),
-            at: self.state.header.time,
-            owner: session.owner,
-            release: None,
         });
     }
 

@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::command::Acquire;
 use crate::event::Event;
 use crate::id::{FencingToken, RequestNumber, SessionId};
+use crate::keeping::FORGOTTEN_PER_NAME_MAX;
 use crate::lease::{GrantRecord, Lease, Waiter};
 use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
@@ -16,9 +17,6 @@ use crate::name::LeaseName;
 use crate::outcome::{Holder, Limit, Rejection};
 use crate::session::Wait;
 use crate::settings::{LOCK_DELAY_MAX, WAIT_MAX};
-
-/// The most idle names that one new name displaces.
-const FORGOTTEN_PER_NAME_MAX: u32 = 2;
 
 impl StateMachine {
     /// Grants a lease, queues the request, or says why not. The session is alive.
@@ -49,14 +47,14 @@ impl StateMachine {
         };
         if queued {
             self.check_queue(&name)?;
-            self.make_room(&name);
+            self.make_room(session, &name);
             self.enqueue(&name, waiter);
             return Ok(Answer::Waiting { name });
         }
         if self.header.tokens.is_exhausted() {
             return Err(Rejection::TokensExhausted);
         }
-        self.make_room(&name);
+        self.make_room(session, &name);
         let token = self.grant(&name, waiter);
         let token = token.ok_or(Rejection::TokensExhausted)?;
         Ok(Answer::Granted { name, token })
@@ -69,7 +67,8 @@ impl StateMachine {
         if session.is_some_and(|session| session.load() >= max as usize) {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
-        self.check_principal_leases(session.and_then(|session| session.owner.as_ref()))?;
+        let owner = session.and_then(|session| session.owner.as_ref());
+        self.check_principal_leases(owner, name, false)?;
         self.check_names(name)
     }
 
@@ -84,10 +83,11 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Makes room for a new name in a full table: what has been idle for the longest time is forgotten
+    /// Makes room for a new name, of its principal and in a full table: what has been idle for the longest time is forgotten
     /// before its retention is over. Its floor stays covered by the greatest forgotten one. Where a
     /// lowered limit has left more names than it allows, two go for each that comes.
-    fn make_room(&mut self, name: &LeaseName) {
+    fn make_room(&mut self, user: SessionId, name: &LeaseName) {
+        self.make_room_of_principal(user, name);
         if self.leases.get(name).is_some() {
             return;
         }

@@ -187,19 +187,6 @@ impl StateMachine {
         access.mode() != Mode::Enforced || access.judge_read(principal, Scope::Name(name)).is_ok()
     }
 
-    /// Whether the session's principal may have one more lease or wait.
-    pub(crate) fn check_principal_leases(
-        &self,
-        owner: Option<&Principal>,
-    ) -> Result<(), Rejection> {
-        let max = self.access.limits().leases;
-        let full = |owner| self.usages.of(owner).leases >= max;
-        match self.access.mode() == Mode::Enforced && owner.is_some_and(full) {
-            true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
-            false => Ok(()),
-        }
-    }
-
     /// Who a session belongs to that the caller opens now, unless it has as many as it may. `first`
     /// is the lease that the same entry acquires.
     pub(crate) fn owner_of_new(

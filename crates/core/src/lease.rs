@@ -103,8 +103,19 @@ pub(crate) struct Waiter {
 }
 
 impl Lease {
+    /// Whether a session holds it or waits for it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.grant.is_some() || !self.queue.is_empty()
+    }
+
+    /// The session that uses it: its holder, or the last one that waits.
+    pub(crate) fn user(&self) -> Option<SessionId> {
+        let holder = self.grant.as_deref().map(|grant| grant.session);
+        holder.or_else(|| self.queue.first().map(|(_, waiter)| waiter.session))
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
-        self.grant.is_none() && self.queue.is_empty() && self.blocked.is_none()
+        !self.is_used() && self.blocked.is_none()
     }
 
     /// Whether its queue can be served but for the cluster's quiet time.

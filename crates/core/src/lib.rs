@@ -32,6 +32,7 @@ mod granting;
 mod id;
 mod judging;
 mod keep_alive;
+mod keeping;
 mod lease;
 mod level;
 mod looks;

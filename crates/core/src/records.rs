@@ -152,6 +152,12 @@ impl StateMachine {
             self.restore_waiter(&name, &mut lease, waiter)?;
         }
         self.deadlines.move_lease(&name, None, lease.due());
+        if let Some(of) = record.kept_for {
+            let due = lease.due().filter(|_| !lease.is_used());
+            let due = due.ok_or("is kept for a principal although a session has it or waits")?;
+            self.usages.keep(&of, &name, due);
+            self.state.kept.insert(name.clone(), of);
+        }
         if let Some(at) = record.armed
             && !self.is_at(LEVEL_REPEATS)
         {

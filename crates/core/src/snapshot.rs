@@ -177,6 +177,9 @@ pub struct LeaseRecord {
     pub armed: Option<ClusterTime>,
     /// The token of the newest grant that an operator revoked.
     pub revoked: Option<FencingToken>,
+    /// For whom it counts while no session holds it or waits for it: the principal of the session that
+    /// used it last. Below [`LEVEL_RESTORE`](crate::LEVEL_RESTORE) always `None`.
+    pub kept_for: Option<Principal>,
     /// The queue, head first.
     pub queue: Vec<WaiterRecord>,
 }

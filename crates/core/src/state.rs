@@ -46,6 +46,8 @@ pub struct Frozen {
     pub(crate) unserved: Tree<u64, LeaseName>,
     /// Stands in for the deadlines of leases until the level says otherwise.
     pub(crate) looks: Looks,
+    /// For whom a name counts that no session holds or waits for, where that is known.
+    pub(crate) kept: Tree<LeaseName, Principal>,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
     pub(crate) access: Access,
@@ -64,6 +66,7 @@ impl Frozen {
             leases: Tree::default(),
             unserved: Tree::default(),
             looks: Looks::default(),
+            kept: Tree::default(),
             held: 0,
             waiters: 0,
             access: Access::default(),
@@ -462,6 +465,7 @@ impl Frozen {
             idle_since: lease.idle_since,
             armed: self.looks.time(name),
             revoked: lease.revoked,
+            kept_for: self.kept.get(name).cloned(),
             queue: queue.collect(),
         }
     }

@@ -1,7 +1,9 @@
 //! What time does: sessions, waits, blocks and memories end when their time has come; then the
 //! queues of free leases are served.
 
-use ringfence_core::{ClusterTime, Event, Millis, OPEN_AGE_MAX, SessionEnd, SessionId, WaitEnd};
+use ringfence_core::{
+    ClusterTime, Event, Millis, OPEN_AGE_MAX, Principal, SessionEnd, SessionId, WaitEnd,
+};
 
 use super::{Lease, Model, Rest, Session};
 
@@ -37,6 +39,12 @@ impl Lease {
     /// Whether no session has it, wants it or may still believe in it.
     pub(super) fn is_idle(&self) -> bool {
         self.grant.is_none() && self.queue.is_empty() && self.blocked_until().is_none()
+    }
+
+    /// Whether it counts for this principal although no session has it or wants it.
+    pub(super) fn counts_for(&self, principal: &Principal) -> bool {
+        let used = self.grant.is_some() || !self.queue.is_empty();
+        !used && self.last_of.as_ref() == Some(principal)
     }
 
     fn rest(&self) -> Option<Rest> {

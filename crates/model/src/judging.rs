@@ -5,8 +5,8 @@ use ringfence_core::{
     Principal, Rejection, Secret, SessionId, Verb,
 };
 
-use super::Model;
 use super::rights::{To, denied, named};
+use super::{Lease, Model, Session};
 
 /// Whether a client can ask for it.
 fn is_for_clients(command: &Command) -> bool {
@@ -217,26 +217,63 @@ impl Model {
         }
     }
 
-    /// Whether the owner of a session may have one more lease or wait.
-    pub(super) fn has_room(&self, id: SessionId) -> Result<(), Rejection> {
+    /// Whether the owner of a session may have one more lease or wait, of this name.
+    pub(super) fn has_room(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
-        self.has_room_for(owner)
+        self.has_room_for(owner, name, 0)
     }
 
-    /// Whether a principal may have one more lease or wait.
-    pub(super) fn has_room_for(&self, owner: Option<&Principal>) -> Result<(), Rejection> {
-        if self.rights.mode != Mode::Enforced || owner.is_none() {
+    /// Whether a principal may have one more lease or wait of this name, once so many of its leases are
+    /// given back.
+    pub(super) fn has_room_for(
+        &self,
+        owner: Option<&Principal>,
+        name: &LeaseName,
+        given_back: usize,
+    ) -> Result<(), Rejection> {
+        let Some(owner) = owner.filter(|_| self.rights.mode == Mode::Enforced) else {
             return Ok(());
-        }
-        let own = self
-            .sessions
-            .iter()
-            .filter(|session| session.owner.as_ref() == owner);
-        let leases: usize = own.map(|session| self.leases_of(session.id)).sum();
+        };
+        // Idle names can go, but not what may not be granted yet.
+        let stuck = |lease: &Lease| lease.counts_for(owner) && !lease.is_idle();
+        let stuck = |lease: &&Lease| stuck(lease) && lease.name != *name;
+        let count = self.leases_of_all(owner) + self.leases.iter().filter(stuck).count();
         let max = self.rights.limits.leases;
-        match leases as u64 >= max {
+        match (count - given_back) as u64 >= max {
             true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
             false => Ok(()),
+        }
+    }
+
+    /// Leases and waits of all sessions of a principal, and losses that they have not acknowledged.
+    fn leases_of_all(&self, owner: &Principal) -> usize {
+        let own = |session: &&Session| session.owner.as_ref() == Some(owner);
+        let own = self.sessions.iter().filter(own);
+        own.map(|session| self.leases_of(session.id)).sum()
+    }
+
+    /// A principal that has as many leases as it may have forgets names that it used, the oldest
+    /// first: two, so that they become fewer after the limit was lowered.
+    pub(super) fn forget_own_for(&mut self, id: SessionId, name: &LeaseName) {
+        let owner = self.session(id).and_then(|session| session.owner.clone());
+        let Some(owner) = owner.filter(|_| self.rights.mode == Mode::Enforced) else {
+            return;
+        };
+        for _ in 0..2 {
+            let others = |lease: &&Lease| lease.counts_for(&owner) && lease.name != *name;
+            let count = self.leases_of_all(&owner) + self.leases.iter().filter(others).count();
+            let idle = self
+                .leases
+                .iter()
+                .filter(others)
+                .filter(|lease| lease.is_idle());
+            let oldest = idle.min_by_key(|lease| (lease.idle_since, &lease.name));
+            let oldest = oldest.and_then(|lease| self.lease_at(&lease.name));
+            if let Some(oldest) = oldest
+                && count as u64 >= self.rights.limits.leases
+            {
+                self.forget(oldest);
+            }
         }
     }
 

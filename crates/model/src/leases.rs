@@ -55,6 +55,7 @@ impl Model {
         if obstacle.is_none() && !self.token_left() {
             return Err(Rejection::TokensExhausted);
         }
+        self.forget_own_for(session, &ask.name);
         let at = self.lease_or_new(&ask.name);
         let waiter = WaiterRecord {
             place: self.next_place,
@@ -129,7 +130,7 @@ impl Model {
                 limits.session_leases_max,
             )));
         }
-        self.has_room(session)?;
+        self.has_room(session, name)?;
         let full = self.leases.len() as u64 >= limits.leases_max;
         let makes_room = self.knows_repeats() && self.longest_idle().is_some();
         if lease.is_none() && full && !makes_room {
@@ -163,6 +164,12 @@ impl Model {
         count
     }
 
+    /// Notes whose session gave up a lease.
+    fn used_last_by(&mut self, at: usize, session: SessionId) {
+        let owner = self.session(session).and_then(|found| found.owner.clone());
+        self.leases[at].last_of = owner.filter(|_| self.counts_idle_names());
+    }
+
     /// The lease that no session has used for the longest time.
     pub(super) fn longest_idle(&self) -> Option<usize> {
         let leases = self.leases.iter().enumerate();
@@ -194,6 +201,7 @@ impl Model {
             rest: None,
             look_at: None,
             revoked: None,
+            last_of: None,
             queue: Vec::new(),
             turn: None,
         });
@@ -247,6 +255,7 @@ impl Model {
         let name = self.leases[at].name.clone();
         let identity = self.session(grant.session).expect("alive").identity.clone();
         let (token, session) = (grant.token, grant.session);
+        self.used_last_by(at, session);
         self.reanswer(
             session,
             grant.request,
@@ -308,6 +317,7 @@ impl Model {
         }
         if self.leases[at].grant.is_none() && self.leases[at].queue.is_empty() {
             self.leases[at].idle_since = self.time;
+            self.used_last_by(at, waiter.session);
         }
         self.events.push(Event::WaitEnded {
             name,

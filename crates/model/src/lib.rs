@@ -124,6 +124,8 @@ struct Lease {
     look_at: Option<ClusterTime>,
     /// The newest grant that was revoked.
     revoked: Option<FencingToken>,
+    /// Whose session used it last; means nothing while one does.
+    last_of: Option<Principal>,
     queue: Vec<WaiterRecord>,
     /// Whose turn it is among the free leases that a session waits for.
     turn: Option<u64>,
@@ -201,6 +203,11 @@ impl Model {
     /// idle names last and by the retention in force.
     fn knows_repeats(&self) -> bool {
         self.level >= 3
+    }
+
+    /// Whether every member counts a name for the principal that used it last.
+    fn counts_idle_names(&self) -> bool {
+        self.level >= 6
     }
 
     /// How far the leader's reading may run ahead: a second, and a fifth of every TTL.

@@ -51,6 +51,8 @@ bugs! {
             "A session's number is enough to hear which principal has ended it, and why."
         RevokedTokenWaitsOn "revoked-token-waits-on"
             "A session is granted what it waits for although its principal's last token is revoked."
+        IdleNamesCountForNobody "idle-names-count-for-nobody"
+            "Names that a principal has used and given back stay beyond its limit of leases."
         BackupHoldsTokens "backup-holds-tokens"
             "A backup holds the digests of cluster tokens."
         LockOutAllowed "lock-out-allowed"

@@ -1,9 +1,14 @@
 //! A state taken apart, for those who check it.
 
+use std::collections::BTreeSet;
+
 use ringfence_core::snapshot::{
     EndedRecord, GoneRecord, Header, LeaseRecord, ObjectRecord, Record, SessionRecord,
 };
-use ringfence_core::{AccessRecord, ClusterTime, LeaseName, LeaseObject, SessionId, StateMachine};
+use ringfence_core::{
+    AccessRecord, ClusterTime, LeaseName, LeaseObject, Mode, Principal, PrincipalLimits, SessionId,
+    StateMachine,
+};
 
 /// The records of a state by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +102,47 @@ impl View {
         let waits = |lease: &LeaseRecord| lease.queue.iter().filter(|w| w.session == id).count();
         let count: usize = self.leases.iter().map(|l| held(l) + waits(l)).sum();
         count + self.session(id).map_or(0, |session| session.lost.len())
+    }
+
+    /// How many leases and waits sessions of a principal have, and how many names are kept for it that
+    /// no session has or waits for.
+    #[must_use]
+    pub fn names_of(&self, principal: &Principal) -> usize {
+        let own = |id: SessionId| {
+            let session = self.session(id);
+            session.and_then(|session| session.owner.as_ref()) == Some(principal)
+        };
+        let count = |lease: &LeaseRecord| {
+            let held = lease.grant.iter().filter(|grant| own(grant.session));
+            let waits = lease.queue.iter().filter(|waiter| own(waiter.session));
+            let kept = lease.kept_for.iter().filter(|of| *of == principal);
+            held.count() + waits.count() + kept.count()
+        };
+        self.leases.iter().map(count).sum()
+    }
+
+    /// The mode, and how much one principal may have.
+    #[must_use]
+    pub fn principal_limits(&self) -> (Mode, PrincipalLimits) {
+        let mode = self.access.iter().find_map(|record| match record {
+            AccessRecord::Mode { mode, limits, .. } => Some((*mode, *limits)),
+            _ => None,
+        });
+        mode.unwrap_or_default()
+    }
+
+    /// Principals that sessions belong to, or names are kept for.
+    pub fn principals(&self) -> impl Iterator<Item = &Principal> {
+        let owners = self
+            .sessions
+            .iter()
+            .filter_map(|session| session.owner.as_ref());
+        let kept = self
+            .leases
+            .iter()
+            .filter_map(|lease| lease.kept_for.as_ref());
+        let all: BTreeSet<&Principal> = owners.chain(kept).collect();
+        all.into_iter()
     }
 
     /// Whether the state says that work is left over for the next entry.

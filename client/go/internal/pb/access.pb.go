@@ -286,7 +286,10 @@ type PrincipalLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sessions, those that ended within the last minute included; 1 or more, 100,000 unless it is set.
 	Sessions uint64 `protobuf:"varint,1,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	// Leases and waits of all its sessions together; 1 or more, 1,000,000 unless it is set.
+	// Leases and waits of all its sessions together; 1 or more, 1,000,000 unless it is set. Names that
+	// its sessions used last count, too, for as long as they are remembered: at the limit the one that has
+	// been idle for the longest time is forgotten for a new one. A name under a lock-delay counts like a
+	// lease.
 	Leases        uint64 `protobuf:"varint,2,opt,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

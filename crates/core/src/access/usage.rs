@@ -1,6 +1,9 @@
 //! What each principal has: counted, so that none takes all there is.
 
 use super::principal::Principal;
+use crate::lease::LeaseDue;
+use crate::name::LeaseName;
+use crate::time::ClusterTime;
 use crate::tree::Tree;
 
 /// What one principal has.
@@ -10,12 +13,16 @@ pub(crate) struct Usage {
     pub(crate) sessions: u64,
     /// Leases, waits and unacknowledged losses of its living sessions.
     pub(crate) leases: u64,
+    /// Names that are kept for it and that are blocked, so they cannot go yet.
+    pub(crate) blocked: u64,
 }
 
-/// What principals have; follows from the sessions.
+/// What principals have; follows from the sessions and from what names are kept for whom.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usages {
     by_principal: Tree<Principal, Usage>,
+    /// The idle names that are kept for each, in the order in which they go.
+    idle: Tree<Principal, Tree<(ClusterTime, LeaseName), ()>>,
 }
 
 impl Usages {
@@ -41,5 +48,55 @@ impl Usages {
         if usage != Usage::default() {
             self.by_principal.insert(principal.clone(), usage);
         }
+    }
+
+    /// How many idle names are kept for a principal.
+    pub(crate) fn idle_of(&self, principal: &Principal) -> u64 {
+        self.idle.get(principal).map_or(0, Tree::len) as u64
+    }
+
+    /// Counts a name that is kept for a principal, by what it waits for.
+    pub(crate) fn keep(&mut self, principal: &Principal, name: &LeaseName, due: LeaseDue) {
+        match due {
+            LeaseDue::Block(_) => self.change(principal, |usage| usage.blocked += 1),
+            LeaseDue::Idle(since) => {
+                if self.idle.get(principal).is_none() {
+                    self.idle.insert(principal.clone(), Tree::default());
+                }
+                if let Some(names) = self.idle.get_mut(principal) {
+                    names.insert((since, name.clone()), ());
+                }
+            }
+        }
+    }
+
+    /// Takes back what [`Usages::keep`] counted.
+    pub(crate) fn let_go(&mut self, principal: &Principal, name: &LeaseName, due: LeaseDue) {
+        match due {
+            LeaseDue::Block(_) => self.change(principal, |usage| {
+                usage.blocked = usage.blocked.saturating_sub(1);
+            }),
+            LeaseDue::Idle(since) => {
+                let Some(names) = self.idle.get_mut(principal) else {
+                    return;
+                };
+                names.remove(&(since, name.clone()));
+                if names.is_empty() {
+                    self.idle.remove(principal);
+                }
+            }
+        }
+    }
+
+    /// The name but for `other` that has been idle for the longest time among those of a principal;
+    /// among equals the first by name.
+    pub(crate) fn longest_idle(
+        &self,
+        principal: &Principal,
+        other: &LeaseName,
+    ) -> Option<&LeaseName> {
+        let mut names = self.idle.get(principal)?.iter();
+        let found = names.find(|((_, name), ())| name != other);
+        found.map(|((_, name), ())| name)
     }
 }

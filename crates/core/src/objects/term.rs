@@ -91,8 +91,9 @@ impl StateMachine {
             return Err(Rejection::TokensExhausted);
         }
         let ended = ending.and_then(|id| self.sessions.get(&id)?.owner.as_ref());
-        if ended.is_none() || ended != owner.as_ref() {
-            self.check_principal_leases(owner.as_ref())?;
+        let same = ended.is_some() && ended == owner.as_ref();
+        if !same || self.is_at(LEVEL_RESTORE) {
+            self.check_principal_leases(owner.as_ref(), name, same)?;
         }
         self.check_names(name)
     }

@@ -205,8 +205,9 @@ impl Model {
         }
         let owner = self.owner_of_new();
         let ended = ending.and_then(|id| self.session(id)?.owner.clone());
-        if ended.is_none() || ended != owner {
-            self.has_room_for(owner.as_ref())?;
+        let same = ended.is_some() && ended == owner;
+        if !same || self.counts_idle_names() {
+            self.has_room_for(owner.as_ref(), name, usize::from(same))?;
         }
         let full = self.leases.len() as u64 >= self.settings.leases_max;
         if full && self.lease_at(name).is_none() && self.longest_idle().is_none() {

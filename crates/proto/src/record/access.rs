@@ -328,14 +328,14 @@ impl TryFrom<pb::Audit> for AuditRecord {
 }
 
 /// A principal, empty if none was proven.
-pub(super) fn text_of(principal: Option<&Principal>) -> String {
+pub(in crate::record) fn text_of(principal: Option<&Principal>) -> String {
     principal
         .map(|principal| principal.as_str().into())
         .unwrap_or_default()
 }
 
 /// The principal in such a text.
-pub(super) fn principal_or_none(
+pub(in crate::record) fn principal_or_none(
     raw: &str,
     field: &'static str,
 ) -> Result<Option<Principal>, DecodeError> {

@@ -116,6 +116,7 @@ mod tests {
             idle_since: ringfence_core::ClusterTime(0),
             armed: None,
             revoked: None,
+            kept_for: None,
             queue: Vec::new(),
         });
         assert!(tables(&view).is_err());

@@ -1,10 +1,11 @@
-//! I20: no table grows beyond its limit. A limit that was lowered below what is there lets nothing
+//! I20: no table grows beyond its limit, nor what one principal has of it. A limit that was lowered below what is there lets nothing
 //! more in.
 
-use ringfence_core::UNCONFIRMED_MAX;
-use ringfence_core::snapshot::Answer;
+use ringfence_core::snapshot::{Answer, SessionRecord};
+use ringfence_core::{LEVEL_RESTORE, Mode, UNCONFIRMED_MAX};
 
 use super::{Invariant, Step};
+use crate::view::View;
 
 pub(super) struct LimitsAreKept;
 
@@ -43,8 +44,32 @@ impl Invariant for LimitsAreKept {
             let max = limits.lease_waiters_max.into();
             grown("waiters of a lease", old, lease.queue.len(), max)?;
         }
-        Ok(())
+        principals(before, after)
     }
+}
+
+/// Names that no session uses any more count for the principal that used them last, and lose it when
+/// they are used by another one. A session that becomes a principal's brings along what it has.
+///
+/// # Errors
+/// The principal that has more than it may have, and more than before.
+fn principals(before: &View, after: &View) -> Result<(), String> {
+    let (mode, limits) = after.principal_limits();
+    if mode != Mode::Enforced || after.header.level < LEVEL_RESTORE {
+        return Ok(());
+    }
+    for principal in after.principals() {
+        let adopted = |session: &&SessionRecord| {
+            let old = before.session(session.id);
+            old.is_some_and(|old| old.owner.is_none()) && session.owner.as_ref() == Some(principal)
+        };
+        if after.sessions.iter().any(|session| adopted(&session)) {
+            continue;
+        }
+        let (old, new) = (|| before.names_of(principal), after.names_of(principal));
+        grown("names of a principal", old, new, limits.leases)?;
+    }
+    Ok(())
 }
 
 /// Looks at what there was before only where there is too much now.

@@ -96,6 +96,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "shares",
+        package: "ringfence-core",
+        target: Target::Test("shares"),
+        filter: "",
+        homes: &["core"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "formats",
         package: "ringfence-proto",
         target: Target::Test("formats"),

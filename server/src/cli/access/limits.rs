@@ -19,7 +19,8 @@ pub(crate) struct Limits {
     /// The most sessions of a principal
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sessions: Option<u64>,
-    /// The most leases and waits of a principal's sessions together
+    /// The most leases and waits of a principal's sessions together, with the idle names that it used
+    /// last; those make room for new ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     leases: Option<u64>,
 }

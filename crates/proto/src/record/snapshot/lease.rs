@@ -3,6 +3,7 @@
 use ringfence_core::snapshot::{Block, GrantRecord, LeaseRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{ClusterTime, Millis, WallTime};
 
+use crate::record::access::{principal_or_none, text_of};
 use crate::record::pb;
 use crate::{DecodeError, fields};
 
@@ -20,6 +21,7 @@ impl From<&LeaseRecord> for pb::Lease {
             armed: lease.armed.map(|at| at.0),
             queue: lease.queue.iter().map(Into::into).collect(),
             revoked: fields::token_or_zero(lease.revoked),
+            kept_for: text_of(lease.kept_for.as_ref()),
         }
     }
 }
@@ -37,6 +39,7 @@ impl TryFrom<pb::Lease> for LeaseRecord {
             idle_since: ClusterTime(lease.idle_since),
             armed: lease.armed.map(ClusterTime),
             revoked: fields::token_or_none(lease.revoked, "lease.revoked")?,
+            kept_for: principal_or_none(&lease.kept_for, "lease.kept_for")?,
             queue: queue.collect::<Result<_, _>>()?,
         })
     }

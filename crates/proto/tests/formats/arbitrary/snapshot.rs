@@ -174,9 +174,10 @@ fn waiter() -> BoxedStrategy<WaiterRecord> {
 fn lease() -> BoxedStrategy<LeaseRecord> {
     let now = (option::of(grant()), option::of(block()));
     let then = (time(), option::of(time()), option::of(token()));
-    (name(), option::of(token()), now, then, vec(waiter(), 0..4))
+    let users = (option::of(access::principal()), vec(waiter(), 0..4));
+    (name(), option::of(token()), now, then, users)
         .prop_map(
-            |(name, floor, (grant, blocked), (idle_since, armed, revoked), queue)| LeaseRecord {
+            |(name, floor, (grant, blocked), (idle_since, armed, revoked), users)| LeaseRecord {
                 name,
                 floor,
                 grant,
@@ -184,7 +185,8 @@ fn lease() -> BoxedStrategy<LeaseRecord> {
                 idle_since,
                 armed,
                 revoked,
-                queue,
+                kept_for: users.0,
+                queue: users.1,
             },
         )
         .boxed()

@@ -116,6 +116,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         idle_since: ClusterTime(2),
         armed: Some(ClusterTime(140_000)),
         revoked: Some(token(8)),
+        kept_for: None,
         queue: vec![waiter],
     };
     let free = LeaseRecord {
@@ -126,7 +127,13 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         idle_since: ClusterTime(2),
         armed: Some(ClusterTime(2)),
         revoked: None,
+        kept_for: None,
         queue: vec![],
+    };
+    let kept = LeaseRecord {
+        armed: None,
+        kept_for: Some(access::principal("cert:uri:spiffe://shop/db")),
+        ..free.clone()
     };
     let raised = Header {
         level: 3,
@@ -147,6 +154,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),
         ("lease_free", Record::Lease(free)),
+        ("lease_kept_for_a_principal", Record::Lease(kept)),
         ("session_of_a_principal", Record::Session(owned)),
         ("ended", Record::Ended(ended)),
     ];
