@@ -1,7 +1,7 @@
 //! `serve --audit-log`: the acts of operators as this node applies them, and samples of what it
 //! refuses, one JSON object a line.
 //!
-//! The acts come from the replicated state, which keeps the newest 1,024: they stand in the log before
+//! The acts come from the replicated state, which keeps 1,024: they stand in the log before
 //! they stand here, so a node that was away, or has installed a snapshot, writes them later. What it
 //! may have missed by then it says.
 //!
@@ -179,9 +179,9 @@ impl AuditLog {
         let state = self.node.frozen();
         let after = after(&state);
         let (cluster, node) = (state.cluster(), self.own_id());
-        let oldest = state.audit().next();
-        let oldest = oldest.filter(|_| state.audit_may_lack_after(after));
-        let missed = oldest.map(|oldest| Line::missed(cluster, after, oldest.index, node));
+        let lacks = state.audit_may_lack_after(after);
+        let before = state.audit_complete_from().filter(|_| lacks);
+        let missed = before.map(|before| Line::missed(cluster, after, before, node));
         let new = state.audit_after(after);
         let new = new.map(|record| Line::act(record, cluster, node));
         missed.into_iter().chain(new).collect()

@@ -396,6 +396,16 @@ impl Access {
         Ok((changed, (new_tokens > 0).then_some(index)))
     }
 
+    /// Whether both allow the same, whatever entries made them.
+    pub(crate) fn allows_the_same_as(&self, other: &Self) -> bool {
+        let same = |one: &Rest, other: &Rest| {
+            one.rules.all() == other.rules.all()
+                && one.bans == other.bans
+                && one.tokens == other.tokens
+        };
+        (self.mode, self.limits) == (other.mode, other.limits) && same(&self.rest, &other.rest)
+    }
+
     /// Whether the change would lock out who makes it: who could change rights could do so no more,
     /// or rights would bind with an author who has none to change them.
     pub(crate) fn locks_out(&self, author: Option<&Caller>, after: &Self) -> bool {

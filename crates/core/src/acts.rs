@@ -4,17 +4,23 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::access::change::{AccessChange, PrincipalLimits};
 use crate::audit::{AUDIT_TEXT_BYTES_MAX, AuditRecord};
 use crate::command::Command;
-use crate::level::{LEVEL_ACCESS, LEVEL_OBJECTS};
+use crate::level::{LEVEL_ACCESS, LEVEL_OBJECTS, LEVEL_RESTORE};
 use crate::machine::StateMachine;
 use crate::outcome::Outcome;
 
 impl StateMachine {
-    /// Keeps what an operator did.
+    /// Keeps what an operator did, if it has changed something.
     pub(crate) fn note(&mut self, command: &Command, outcome: &Outcome) {
         if !self.is_at(LEVEL_ACCESS) || matches!(outcome, Outcome::Rejected(_)) {
+            return;
+        }
+        let fair = self.is_at(LEVEL_RESTORE);
+        if fair && self.changed_nothing && !planted(Bug::RepeatedActsNoted) {
             return;
         }
         let Some((act, reason)) = act_of(command.bare(), self.level()) else {
@@ -30,6 +36,10 @@ impl StateMachine {
             reason,
         };
         self.state.audit.add(record);
+        match fair && !planted(Bug::ActsOfOthersDisplaced) {
+            true => self.state.audit.drop_of_most(),
+            false => self.state.audit.drop_oldest(),
+        }
     }
 }
 

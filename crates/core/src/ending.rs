@@ -275,16 +275,20 @@ impl StateMachine {
     }
 
     /// The holder of a lost grant cannot believe any more, or need not be waited for: the next one
-    /// is not kept waiting by it.
-    pub(crate) fn stop_waiting_for(&mut self, name: &LeaseName, token: FencingToken) {
+    /// is not kept waiting by it. Whether it was waited for.
+    pub(crate) fn stop_waiting_for(&mut self, name: &LeaseName, token: FencingToken) -> bool {
         let now = self.time();
-        self.change_lease(name, |lease| {
-            if let Some(block) = lease.blocked.as_mut()
-                && block.revoked.is_some_and(|revoked| revoked.token == token)
-            {
-                block.revoked = None;
-                lease.lift_block(now);
+        let waited = self.change_lease(name, |lease| {
+            let Some(block) = lease.blocked.as_mut() else {
+                return false;
+            };
+            if block.revoked.is_none_or(|revoked| revoked.token != token) {
+                return false;
             }
+            block.revoked = None;
+            lease.lift_block(now);
+            true
         });
+        waited.unwrap_or(false)
     }
 }

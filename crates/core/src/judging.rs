@@ -259,6 +259,7 @@ impl StateMachine {
             return Err(Rejection::WouldLockOut);
         }
         let set_at = after.set_at();
+        self.changed_nothing = self.state.access.allows_the_same_as(&after);
         self.state.access = after;
         Ok(Outcome::AccessChanged { set_at, token })
     }

@@ -26,5 +26,6 @@ pub const LEVEL_OBJECTS: u32 = 5;
 /// [`Command::Seed`](crate::Command::Seed), and the fields of [`Form`](crate::Form) for it.
 /// Keep-alives of sessions change no Lease objects, and the object of a lease that a session held
 /// goes when the lease is free. A shorter duration of an elector counts from the end that it was
-/// promised. A name that no session uses any more counts for the principal that used it last.
+/// promised. A name that no session uses any more counts for the principal that used it last. An act that changes nothing is
+/// not kept among the acts of operators, and one too many displaces an act of whom has the most.
 pub const LEVEL_RESTORE: u32 = 6;

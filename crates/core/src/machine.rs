@@ -55,6 +55,8 @@ pub struct StateMachine {
     pub(crate) freed: Vec<LeaseName>,
     /// Who asks for the present entry, if that was proven.
     pub(crate) caller: Option<Caller>,
+    /// Whether the present entry asked for what was so already.
+    pub(crate) changed_nothing: bool,
 }
 
 impl Default for StateMachine {
@@ -96,6 +98,7 @@ impl StateMachine {
             versions_forgotten: 0,
             lineage: Vec::new(),
             seeding: None,
+            audit_dropped: 0,
         })
     }
 
@@ -111,6 +114,7 @@ impl StateMachine {
             events: Vec::new(),
             freed: Vec::new(),
             caller: None,
+            changed_nothing: false,
         }
     }
 
@@ -176,6 +180,7 @@ impl StateMachine {
             let caller = Some(called.caller.clone());
             self.caller = caller.filter(Caller::is_proven);
         }
+        self.changed_nothing = false;
         let judged = self.judge(command);
         let done = judged.and_then(|()| self.carry_out(command.bare()));
         let outcome = done.unwrap_or_else(Outcome::Rejected);
@@ -249,6 +254,7 @@ impl StateMachine {
         }
         let checked = configure.settings.check();
         checked.map_err(Rejection::InvalidSetting)?;
+        self.changed_nothing = configure.settings == *self.settings();
         self.set(configure.settings);
         Ok(Outcome::Done)
     }

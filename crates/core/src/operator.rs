@@ -19,9 +19,8 @@ impl StateMachine {
         if current != Some(offered) {
             let lease = self.leases.get(name);
             if lease.is_some_and(|lease| lease.revoked == Some(offered)) {
-                if revoke.now {
-                    self.stop_waiting_for(name, offered);
-                }
+                let lifts = revoke.now && self.stop_waiting_for(name, offered);
+                self.changed_nothing = !lifts;
                 return Ok(Outcome::Done);
             }
             if !(planted(Bug::RevokeByName) && current.is_some()) {
@@ -80,6 +79,7 @@ impl StateMachine {
         }
         if self.sessions.get(&evict.session).is_none() {
             let cause = self.session_end(evict.session);
+            self.changed_nothing = true;
             return Ok(Outcome::Closed { cause });
         }
         let cause = SessionEnd::Evicted {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::ended::EndedRecord;
 use crate::lease::{Lease, Waiter};
 use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
@@ -42,7 +43,9 @@ impl StateMachine {
         }
         let unserved = core::mem::take(&mut header.unserved);
         header.level = header.level.max(LEVEL_FIRST);
+        let audit = Audit::restored(core::mem::take(&mut header.audit_dropped));
         let mut machine = Self::from_header(header);
+        machine.state.audit = audit;
         let mut access = Vec::new();
         for (at, record) in (1..).zip(records) {
             let restored = match record {
@@ -52,6 +55,7 @@ impl StateMachine {
                 Record::Ended(ended) => machine.restore_ended(ended),
                 Record::Audit(act) => {
                     machine.state.audit.add(act);
+                    machine.state.audit.drop_oldest();
                     Ok(())
                 }
                 Record::Object(object) => machine.restore_object(object),

@@ -117,6 +117,8 @@ pub struct Header {
     pub lineage: Vec<ClusterId>,
     /// What a restored cluster still lacks.
     pub seeding: Option<Seeding>,
+    /// The newest act of an operator that is gone and was not the oldest of all, 0 if there is none.
+    pub audit_dropped: u64,
 }
 
 /// How far the restoring of a cluster has come.

@@ -34,7 +34,7 @@ use crate::tree::Tree;
 /// to the size of the state, with what the machine changes while it is kept.
 #[derive(Clone, Debug)]
 pub struct Frozen {
-    /// Its `unserved` is empty: they stand in the field below.
+    /// Its `unserved` is empty, and its `audit_dropped` 0: they stand in fields below.
     pub(crate) header: Header,
     pub(crate) sessions: Tree<SessionId, Session>,
     pub(crate) ended: EndedSessions,
@@ -157,7 +157,7 @@ impl Frozen {
     }
 
     /// The newest acts of operators, oldest first; at most
-    /// [`AUDIT_RECORDS_MAX`](crate::AUDIT_RECORDS_MAX).
+    /// [`AUDIT_RECORDS_MAX`](crate::AUDIT_RECORDS_MAX), and of each principal at least its share.
     pub fn audit(&self) -> impl Iterator<Item = &AuditRecord> {
         self.audit.iter()
     }
@@ -167,7 +167,13 @@ impl Frozen {
         self.audit.after(index)
     }
 
-    /// Whether acts behind this log index may be gone: only the newest
+    /// The log index of the act from which on all are kept; `None` if there is none.
+    #[must_use]
+    pub fn audit_complete_from(&self) -> Option<u64> {
+        Some(self.audit.complete_from()?.index)
+    }
+
+    /// Whether acts behind this log index may be gone: only
     /// [`AUDIT_RECORDS_MAX`](crate::AUDIT_RECORDS_MAX) are kept.
     #[must_use]
     pub fn audit_may_lack_after(&self, index: u64) -> bool {
@@ -444,6 +450,7 @@ impl Frozen {
         let unserved = self.unserved.iter().map(|(_, name)| name.clone());
         Header {
             unserved: unserved.collect(),
+            audit_dropped: self.audit.dropped(),
             ..self.header.clone()
         }
     }

@@ -1,13 +1,15 @@
-//! What one principal can take of what all share: names that no session uses any more.
+//! What one principal can take of what all share: names that no session uses any more, and places in
+//! the list of acts.
 #![allow(clippy::unwrap_used)]
 
 mod world;
 
 use ringfence_core::{
-    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, ClusterId, Command, Event,
-    Evict, FencingToken, HolderData, Identity, LEVEL_OBJECTS, LEVEL_RESTORE, LeaseName, Limit,
-    Millis, Mode, NamePattern, Open, OpenId, Outcome, Principal, PrincipalLimits, PrincipalPattern,
-    Rejection, Request, RequestNumber, Revoke, Rule, Secret, SessionId, StateMachine, Verb,
+    AUDIT_RECORDS_MAX, AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess,
+    ClusterId, Command, Configure, Event, Evict, FencingToken, HolderData, Identity, LEVEL_OBJECTS,
+    LEVEL_RESTORE, LeaseName, Limit, Millis, Mode, NamePattern, Open, OpenId, Outcome, Principal,
+    PrincipalLimits, PrincipalPattern, Rejection, Request, RequestNumber, Revoke, Rule, Secret,
+    SessionId, StateMachine, Verb,
 };
 use world::{World, opened};
 
@@ -40,7 +42,7 @@ impl World {
         world.apply(Command::RaiseLevel { level });
         world.change(vec![
             allow(ROOT, Verb::Admin, None),
-            allow(ROOT, Verb::None),
+            allow(ROOT, Verb::Configure, None),
             allow(BOB, Verb::Revoke, Some("*")),
             allow("cert:cn:*", Verb::Acquire, Some("*")),
             limit(leases),
@@ -155,6 +157,10 @@ impl World {
     fn restore(&mut self) {
         let records: Vec<_> = self.machine.records().collect();
         self.machine = StateMachine::restore(records).unwrap();
+    }
+
+    fn acts(&self) -> usize {
+        self.machine.audit().count()
     }
 }
 
@@ -303,4 +309,91 @@ fn where_a_lowered_limit_left_more_two_names_go_for_each_new_one() {
     assert_eq!(world.names().len(), 19);
     let forgotten = |event: &&Event| matches!(event, Event::Forgotten { .. });
     assert_eq!(world.events.iter().filter(forgotten).count(), 2);
+}
+
+#[test]
+fn an_act_that_changes_nothing_takes_no_place_among_the_acts() {
+    let mut world = World::shared(LEVEL_RESTORE, 100);
+    let token = world.take(1, "job");
+    let before = world.acts();
+    assert_eq!(world.revoke(BOB, "job", token, false), Outcome::Done);
+    assert_eq!(world.acts(), before + 1);
+    // It lifts what keeps the next holder waiting, once.
+    assert_eq!(world.revoke(BOB, "job", token, false), Outcome::Done);
+    assert_eq!(world.acts(), before + 1);
+    assert_eq!(world.revoke(BOB, "job", token, true), Outcome::Done);
+    assert_eq!(world.acts(), before + 2);
+    assert_eq!(world.revoke(BOB, "job", token, true), Outcome::Done);
+    assert_eq!(world.acts(), before + 2);
+
+    for _ in 0..3 {
+        let closed = world.evict(BOB, 1);
+        assert!(matches!(closed, Outcome::Closed { .. }), "{closed:?}");
+        assert_eq!(world.acts(), before + 3);
+    }
+    for _ in 0..3 {
+        world.change(vec![
+            allow(ROOT, Verb::Admin, None),
+            AccessChange::Unban(Principal::parse(BOB).unwrap()),
+        ]);
+        let configure = Configure {
+            based_on: world.machine.settings_set_at(),
+            settings: *world.machine.settings(),
+        };
+        assert_eq!(world.by(ROOT, Command::Configure(configure)), Outcome::Done);
+    }
+    assert_eq!(world.acts(), before + 3);
+
+    let mut below = World::shared(LEVEL_OBJECTS, 100);
+    let token = below.take(1, "job");
+    let before = below.acts();
+    below.revoke(BOB, "job", token, false);
+    below.revoke(BOB, "job", token, false);
+    assert_eq!(below.acts(), before + 2);
+}
+
+/// Bob acts again and again; what root did stands.
+#[test]
+fn who_acts_most_displaces_its_own_acts() {
+    let flood = |level| {
+        // Losses that are not acknowledged count.
+        let mut world = World::shared(level, 10_000);
+        world.change(vec![allow("cert:cn:evil", Verb::Admin, None)]);
+        let by_root = world.acts();
+        for _ in 0..AUDIT_RECORDS_MAX + 10 {
+            let token = world.take(1, "job");
+            world.revoke(BOB, "job", token, true);
+            world.restore_now_and_then();
+        }
+        (world, by_root)
+    };
+    let (world, by_root) = flood(LEVEL_RESTORE);
+    assert_eq!(world.acts(), AUDIT_RECORDS_MAX);
+    let root = Principal::parse(ROOT).unwrap();
+    let of_root = |world: &World| {
+        let acts = world.machine.audit();
+        acts.filter(|act| act.principal.as_ref() == Some(&root))
+            .count()
+    };
+    assert_eq!(of_root(&world), by_root);
+    let evil = |world: &World| world.machine.audit().any(|act| act.act.contains("evil"));
+    assert!(evil(&world));
+    // A reader behind an index hears whether acts behind it are gone.
+    let indices: Vec<u64> = world.machine.audit().map(|act| act.index).collect();
+    let gone_until = indices[by_root] - 1;
+    assert!(world.machine.audit_may_lack_after(indices[0]));
+    assert!(world.machine.audit_may_lack_after(indices[by_root - 1]));
+    assert!(!world.machine.audit_may_lack_after(gone_until));
+
+    let (below, _) = flood(LEVEL_OBJECTS);
+    assert_eq!(of_root(&below), 0);
+    assert!(!evil(&below));
+}
+
+impl World {
+    fn restore_now_and_then(&mut self) {
+        if self.machine.index().is_multiple_of(512) {
+            self.restore();
+        }
+    }
 }

@@ -176,7 +176,7 @@ fn acts(state: &Frozen, ask: &wire::ActsAsk) -> Result<v1::ListActsResponse, Ref
             .unwrap_or_default(),
         acts: page.map(wire::act_to_wire).collect(),
         newest: index(state.audit().last()),
-        oldest: index(state.audit().next()),
+        oldest: state.audit_complete_from().unwrap_or(0),
         compacted: state.audit_may_lack_after(ask.after),
     })
 }

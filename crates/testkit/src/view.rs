@@ -6,8 +6,8 @@ use ringfence_core::snapshot::{
     EndedRecord, GoneRecord, Header, LeaseRecord, ObjectRecord, Record, SessionRecord,
 };
 use ringfence_core::{
-    AccessRecord, ClusterTime, LeaseName, LeaseObject, Mode, Principal, PrincipalLimits, SessionId,
-    StateMachine,
+    AccessRecord, AuditRecord, ClusterTime, LeaseName, LeaseObject, Mode, Principal,
+    PrincipalLimits, SessionId, StateMachine,
 };
 
 /// The records of a state by kind.
@@ -27,6 +27,8 @@ pub struct View {
     pub gone: Vec<GoneRecord>,
     /// Who may do what.
     pub access: Vec<AccessRecord>,
+    /// The acts of operators, oldest first.
+    pub acts: Vec<AuditRecord>,
     /// When the state says that something happens on its own next.
     pub next_deadline: Option<ClusterTime>,
 }
@@ -45,7 +47,7 @@ impl View {
     #[must_use]
     pub fn of(machine: &StateMachine) -> Self {
         let (mut header, mut sessions, mut leases, mut ended) = (None, vec![], vec![], vec![]);
-        let (mut access, mut objects, mut gone) = (vec![], vec![], vec![]);
+        let (mut access, mut acts, mut objects, mut gone) = (vec![], vec![], vec![], vec![]);
         for record in machine.records() {
             match record {
                 Record::Header(found) => header = Some(found),
@@ -55,7 +57,8 @@ impl View {
                 Record::Access(part) => access.push(part),
                 Record::Object(object) => objects.push(object),
                 Record::GoneObject(object) => gone.push(object),
-                Record::Audit(_) | Record::Owing(_) => {}
+                Record::Audit(act) => acts.push(act),
+                Record::Owing(_) => {}
             }
         }
         Self {
@@ -66,6 +69,7 @@ impl View {
             objects,
             gone,
             access,
+            acts,
             next_deadline: machine.next_deadline(),
         }
     }

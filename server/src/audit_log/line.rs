@@ -49,7 +49,7 @@ impl Line {
     /// Acts between two indices may be gone: said where they would stand.
     pub(super) fn missed(cluster: Option<ClusterId>, after: u64, before: u64, node: u64) -> Self {
         let mut object = acts::missed(cluster, after, before);
-        object["why"] = format!("the cluster keeps the newest {AUDIT_RECORDS_MAX} acts").into();
+        object["why"] = format!("the cluster keeps {AUDIT_RECORDS_MAX} acts").into();
         object["at_unix_ms"] = now_unix().saturating_mul(1_000).into();
         Self::of(node, object)
     }

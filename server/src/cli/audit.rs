@@ -23,7 +23,7 @@ const FAILED_LOOKS_MAX: u32 = 12;
 
 /// Show what operators did: changes of rights, settings and members, revokes and evictions
 ///
-/// The cluster keeps the newest 1,024 acts. Refused requests are no acts: nodes count and sample
+/// The cluster keeps 1,024 acts. Refused requests are no acts: nodes count and sample
 /// them, see `serve --audit-log`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
@@ -56,7 +56,7 @@ struct Found {
     /// The cluster that it is of.
     cluster: Option<ClusterId>,
     acts: Vec<Act>,
-    /// The index of the oldest act that is kept, if acts before it may be gone.
+    /// The index of the act from which on all are kept, if acts before it may be gone.
     lost_before: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ fn report_lost(context: &Context, after: u64, found: &Found) -> Result<(), Failu
     };
     let object = acts::missed(found.cluster, after, oldest);
     let text = format!(
-        "-- acts between index {after} and {oldest} may be MISSING: the cluster keeps the newest \
+        "-- acts between index {after} and {oldest} may be MISSING: the cluster keeps \
          {AUDIT_RECORDS_MAX}; `serve --audit-log` keeps all that a node applies"
     );
     context.output.result(&object, text)

@@ -1216,9 +1216,11 @@ type ListActsResponse struct {
 	Acts []*Act `protobuf:"bytes,2,rep,name=acts,proto3" json:"acts,omitempty"`
 	// The log index of the newest act that is kept; 0: there is none.
 	Newest uint64 `protobuf:"varint,3,opt,name=newest,proto3" json:"newest,omitempty"`
-	// The log index of the oldest act that is kept; 0: there is none.
+	// The log index of the act from which on all are kept; 0: there is none. Older ones of principals
+	// that act seldom may be kept, too.
 	Oldest uint64 `protobuf:"varint,4,opt,name=oldest,proto3" json:"oldest,omitempty"`
-	// Acts between `after` and `oldest` may be gone: the cluster keeps 1,024.
+	// Acts between `after` and `oldest` may be gone: the cluster keeps 1,024. One more displaces the
+	// oldest one of the principal that has the most of them.
 	Compacted     bool `protobuf:"varint,5,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

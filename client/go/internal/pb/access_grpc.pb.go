@@ -44,7 +44,7 @@ type AccessClient interface {
 	TestAccess(ctx context.Context, in *TestAccessRequest, opts ...grpc.CallOption) (*TestAccessResponse, error)
 	// Who the node takes the caller for. Needs no right.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
-	// What operators did: the newest 1,024 acts, a page at a time. Needs `admin`.
+	// What operators did: 1,024 acts, a page at a time. Needs `admin`.
 	ListActs(ctx context.Context, in *ListActsRequest, opts ...grpc.CallOption) (*ListActsResponse, error)
 }
 
@@ -118,7 +118,7 @@ type AccessServer interface {
 	TestAccess(context.Context, *TestAccessRequest) (*TestAccessResponse, error)
 	// Who the node takes the caller for. Needs no right.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
-	// What operators did: the newest 1,024 acts, a page at a time. Needs `admin`.
+	// What operators did: 1,024 acts, a page at a time. Needs `admin`.
 	ListActs(context.Context, *ListActsRequest) (*ListActsResponse, error)
 	mustEmbedUnimplementedAccessServer()
 }

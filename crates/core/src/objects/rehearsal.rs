@@ -27,6 +27,7 @@ impl StateMachine {
             events: Vec::new(),
             freed: Vec::new(),
             caller: None,
+            changed_nothing: false,
         };
         copy.judge_and_carry_out(command)
     }

@@ -80,6 +80,7 @@ impl From<&Header> for pb::Header {
             versions_forgotten: header.versions_forgotten,
             lineage: header.lineage.iter().map(Into::into).collect(),
             seeding: header.seeding.as_ref().map(Into::into),
+            audit_dropped: header.audit_dropped,
         }
     }
 }
@@ -112,6 +113,7 @@ impl TryFrom<pb::Header> for Header {
             versions_forgotten: header.versions_forgotten,
             lineage: lineage_of(header.lineage, "header.lineage")?,
             seeding: header.seeding.map(TryInto::try_into).transpose()?,
+            audit_dropped: header.audit_dropped,
         })
     }
 }

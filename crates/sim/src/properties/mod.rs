@@ -43,6 +43,7 @@
 //! | I41 | a change of rights ends nothing | `every_entry.rs` |
 //! | I42 | only its owner keeps a session alive | `its_owner_keeps_alive.rs` |
 //! | I43 | what operators do is allowed to them | `every_entry.rs` |
+//! | I44 | what an operator changes is listed among the acts, and what changes nothing is not | `every_entry.rs` |
 //!
 //! I27 and I28 are promises about what does not exist yet: holders that yield.
 //!

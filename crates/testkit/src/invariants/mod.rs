@@ -24,10 +24,12 @@
 //! | I40 | a session is its owner's for life | `its_owners.rs` |
 //! | I41 | a change of rights ends nothing | `rights_end_nothing.rs` |
 //! | I43 | what operators do is allowed to them | `operators_may.rs` |
+//! | I44 | what an operator changes is listed among the acts, and what changes nothing is not | `acts_are_listed.rs` |
 //! | E1 | a candidate that lost a term is granted no other one before it noticed | `no_second_term.rs` |
 //! | E2 | only the process that holds a term renews and releases it | `terms_are_their_callers.rs` |
 //! | E3 | versions rise, and a resumed watch ends in the listed state | `versions_rise.rs` |
 
+mod acts_are_listed;
 mod counters_never_fall;
 pub mod equal_states;
 mod first_in_first_out;
@@ -151,6 +153,7 @@ impl Default for Checkers {
             ("I40", Box::new(its_owners::ItsOwners)),
             ("I41", Box::new(rights_end_nothing::RightsEndNothing)),
             ("I43", Box::new(operators_may::OperatorsMay)),
+            ("I44", Box::new(acts_are_listed::ActsAreListed)),
             ("E1", Box::<no_second_term::NoSecondTerm>::default()),
             (
                 "E2",

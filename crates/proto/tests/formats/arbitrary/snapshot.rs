@@ -18,14 +18,18 @@ fn header() -> BoxedStrategy<Header> {
     let next = (count(), count(), count(), count());
     let level = 1..=RECORD_VERSION;
     let rest = (option::of(token()), time(), vec(name(), 0..4), level);
-    let past = (restored::lineage(), option::of(restored::seeding()));
+    let past = (
+        restored::lineage(),
+        option::of(restored::seeding()),
+        count(),
+    );
     let next = (next, (count(), count()), past);
     (formed, log, next, rest)
         .prop_map(|(formed, log, next, rest)| {
             let (cluster, token_floor, settings, settings_set_at) = formed;
             let (index, term, term_start, time, wall) = log;
             let ((counter, last_token, next_session, next_place), versions, past) = next;
-            let (lineage, seeding) = past;
+            let (lineage, seeding, audit_dropped) = past;
             let (versions, versions_forgotten) = versions;
             let (forgotten, quiet_until, unserved, level) = rest;
             Header {
@@ -49,6 +53,7 @@ fn header() -> BoxedStrategy<Header> {
                 versions_forgotten,
                 lineage,
                 seeding,
+                audit_dropped,
             }
         })
         .boxed()

@@ -28,6 +28,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         versions_forgotten: 0,
         lineage: Vec::new(),
         seeding: None,
+        audit_dropped: 0,
     };
     let restored = Header {
         level: LEVEL_RESTORE,
@@ -145,10 +146,19 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         versions_forgotten: 1_700_000_000_000_002,
         ..header.clone()
     };
+    let without_some_acts = Header {
+        level: LEVEL_RESTORE,
+        audit_dropped: 41,
+        ..header.clone()
+    };
     let mut records = vec![
         ("header", Record::Header(header)),
         ("header_at_a_level", Record::Header(raised)),
         ("header_with_objects", Record::Header(with_objects)),
+        (
+            "header_without_some_acts",
+            Record::Header(without_some_acts),
+        ),
         ("header_restored", Record::Header(restored)),
         ("session", Record::Session(living)),
         ("session_for_pod", Record::Session(bound)),
