@@ -74,7 +74,8 @@ const (
 	// NOT_FOUND. The session has ended, or there never was one with this number. `cause`, unless the
 	// end is more than 60 s of cluster time ago and forgotten, or there never was such a session.
 	Reason_REASON_SESSION_EXPIRED Reason = 12
-	// PERMISSION_DENIED. The secret is not the session's.
+	// PERMISSION_DENIED. The secret is not that of the session with this number. Where rights bind, the
+	// same for one that has ended within the last 60 s of cluster time: only its secret brings `cause`.
 	Reason_REASON_WRONG_SECRET Reason = 13
 	// FAILED_PRECONDITION. The request number is below the lowest the session waits for.
 	Reason_REASON_STALE_REQUEST Reason = 14

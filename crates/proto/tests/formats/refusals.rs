@@ -261,3 +261,35 @@ fn an_endless_time_to_come_back_is_cut() {
     let told = Refusal::from_status(&longer.into()).unwrap();
     assert_eq!(told.retry_after, Some(RETRY_AFTER_MAX));
 }
+
+/// The comments of `types.proto` are the reference for callers: each reason has one, which begins with
+/// its code and says what it is for.
+#[test]
+fn the_comment_of_each_reason_begins_with_its_code() {
+    let text = include_str!("../../../../proto/ringfence/v1/types.proto");
+    let (_, reasons_on) = text.split_once("enum Reason {\n").unwrap();
+    let (body, _) = reasons_on.split_once("\n}").unwrap();
+    let mut comment = String::new();
+    let mut described = Vec::new();
+    for line in body.lines().map(str::trim) {
+        match line.strip_prefix("//") {
+            Some(more) => comment.push_str(more),
+            None => {
+                let (name, _) = line.split_once(" = ").unwrap();
+                described.push((name.to_owned(), std::mem::take(&mut comment)));
+            }
+        }
+    }
+    let (unspecified, described) = described.split_first().unwrap();
+    assert_eq!(unspecified.0, "REASON_UNSPECIFIED");
+    let names: Vec<_> = described.iter().map(|(name, _)| name.as_str()).collect();
+    let known: Vec<_> = reasons().iter().map(Reason::as_str_name).collect();
+    assert_eq!(names, known);
+    for (reason, (name, comment)) in reasons().into_iter().zip(described) {
+        let said = comment.trim().split([',', '.']).next().unwrap();
+        // As `FailedPrecondition`, in the words of gRPC.
+        let code = format!("{:?}", code(reason)).to_uppercase();
+        assert_eq!(said.replace('_', ""), code, "{name}");
+        assert!(comment.len() > said.len() + 20, "{name}: {comment}");
+    }
+}
