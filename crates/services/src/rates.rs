@@ -398,6 +398,25 @@ mod tests {
         );
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn objects_that_are_looked_at_are_requests_of_their_principal() {
+        let alone = alone().await;
+        alone.enforce().await;
+        let limits = PrincipalRates {
+            requests: 10,
+            bytes: 1_000,
+            connections: 1,
+        };
+        let context = alone.context.clone().with_rates(limits);
+        let rated = |name| context.rated_as(name);
+        rated("token:alice").looked_at(100);
+        let refused = rated("token:alice").request().unwrap_err();
+        assert_eq!(limit(&refused), "requests_per_principal");
+        rated("token:bob").request().unwrap();
+        rated(Principal::LOCAL).looked_at(1_000);
+        rated(Principal::LOCAL).request().unwrap();
+    }
+
     #[test]
     fn a_connection_counts_for_its_principals_until_it_is_closed() {
         let rates = rates(1, 1, 2);

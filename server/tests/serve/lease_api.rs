@@ -18,7 +18,7 @@ pub(crate) const WEB: &str = "/apis/coordination.k8s.io/v1/namespaces/shop/lease
 /// A node with a Lease endpoint, where rights are enforced.
 pub(crate) struct Secured {
     pub(crate) node: Process,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     port: Port,
 }
 
@@ -70,7 +70,7 @@ impl Secured {
         token
     }
 
-    fn curl(&self, token: Option<&str>, path: &str) -> Command {
+    pub(crate) fn curl(&self, token: Option<&str>, path: &str) -> Command {
         let mut command = Command::new("curl");
         command.stdin(Stdio::null()).args(["-s", "-i", "--cacert"]);
         command.arg(self.folder.path().join("servers.pem"));
@@ -78,8 +78,12 @@ impl Secured {
             let header = format!("Authorization: Bearer {token}");
             command.args(["-H", &header]);
         }
-        command.arg(format!("https://127.0.0.1:{}{path}", self.port.number()));
+        command.arg(self.url(path));
         command
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port.number())
     }
 
     pub(crate) fn ask(

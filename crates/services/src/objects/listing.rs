@@ -160,3 +160,136 @@ impl ObjectListing {
         (may_have && rest.next().is_some()).then_some(after)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures_util::future::join_all;
+    use http::Extensions;
+    use ringfence_core::{LEVEL_OBJECTS, ObjectMetadata, ObjectWrite, WriteObject};
+
+    use super::super::Fresh;
+    use super::*;
+    use crate::alone::{Alone, alone, within};
+    use crate::limits::LISTS_MAX;
+
+    const OBJECTS: usize = 2 * OBJECTS_PER_STEP_MAX + 6;
+
+    fn name(n: usize) -> LeaseName {
+        LeaseName::parse(&format!("k8s/shop/o{n:03}")).unwrap()
+    }
+
+    /// A node with these objects, and a caller.
+    async fn with_objects() -> (Alone, ObjectService, ObjectCaller) {
+        let alone = alone().await;
+        let knows_objects = async {
+            while alone.node.read(|machine| machine.level()) < LEVEL_OBJECTS {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("the level", knows_objects).await;
+        let objects = ObjectService::new(alone.context.clone());
+        let caller = objects.caller(&Extensions::new());
+        let writes = (0..OBJECTS).map(|n| {
+            let write = WriteObject {
+                name: name(n),
+                version: None,
+                pod: None,
+                watched: None,
+                write: ObjectWrite::Put {
+                    metadata: ObjectMetadata::default(),
+                    spec: None,
+                },
+            };
+            objects.write(&caller, write)
+        });
+        for written in join_all(writes).await {
+            written.unwrap();
+        }
+        (alone, objects, caller)
+    }
+
+    fn all() -> ObjectsAsked {
+        ObjectsAsked {
+            prefix: "k8s/".to_owned(),
+            ..ObjectsAsked::default()
+        }
+    }
+
+    /// The names of each step.
+    async fn steps(listing: &mut ObjectListing) -> Vec<Vec<LeaseName>> {
+        let mut steps = Vec::new();
+        while let Some(step) = listing.next(|_| true).await.unwrap() {
+            steps.push(step.into_iter().map(|object| object.name).collect());
+        }
+        steps
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_list_is_made_of_bounded_steps_and_is_complete() {
+        let (_alone, objects, caller) = with_objects().await;
+        let begin = |asked| objects.list(&caller, asked, Fresh::Newest);
+        let mut whole = begin(all()).await.unwrap();
+        let made = steps(&mut whole).await;
+        assert!(made.iter().all(|step| step.len() <= OBJECTS_PER_STEP_MAX));
+        let names: Vec<LeaseName> = (0..OBJECTS).map(name).collect();
+        assert_eq!(made.concat(), names);
+        assert_eq!(whole.more_behind(), None);
+
+        // Page by page.
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let asked = ObjectsAsked {
+                size: Some(OBJECTS_PER_STEP_MAX + 3),
+                after,
+                ..all()
+            };
+            let mut page = begin(asked).await.unwrap();
+            seen.extend(steps(&mut page).await.concat());
+            after = page.more_behind().map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, names);
+
+        for (only, found) in [(name(7), 1), (name(OBJECTS), 0)] {
+            let asked = ObjectsAsked {
+                only: Some(only),
+                ..all()
+            };
+            let mut listing = begin(asked).await.unwrap();
+            assert_eq!(steps(&mut listing).await.concat().len(), found);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_has_so_many_lists_of_several_steps_under_way() {
+        let (_alone, objects, caller) = with_objects().await;
+        let begin = |asked| objects.list(&caller, asked, Fresh::Any);
+        let mut under_way = Vec::new();
+        for _ in 0..LISTS_MAX {
+            under_way.push(begin(all()).await.unwrap());
+        }
+        let refused = begin(all()).await.err().unwrap();
+        let ObjectRefused::Refused(refusal) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(refusal.metadata["limit"], "lists_per_node");
+        // One step needs no place.
+        let short = ObjectsAsked {
+            size: Some(OBJECTS_PER_STEP_MAX),
+            ..all()
+        };
+        let named = ObjectsAsked {
+            only: Some(name(3)),
+            ..all()
+        };
+        for asked in [short, named] {
+            begin(asked).await.unwrap();
+        }
+        under_way.pop();
+        begin(all()).await.unwrap();
+    }
+}
