@@ -155,7 +155,7 @@ impl ObjectListing {
     #[must_use]
     pub fn more_behind(&self) -> Option<&str> {
         let after = self.asked.after.as_deref()?;
-        let may_have = self.is_over && self.left == 0 && self.asked.only.is_none();
+        let may_have = self.is_begun && self.is_over && self.left == 0 && self.asked.only.is_none();
         let mut rest = self.state.object_names(&self.asked.prefix, Some(after));
         (may_have && rest.next().is_some()).then_some(after)
     }
