@@ -331,7 +331,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::ports::Ports;
+    use crate::metrics::Ports;
 
     /// Answers each request that comes so far.
     #[derive(Clone)]
@@ -358,6 +358,7 @@ mod tests {
         let node = Node::start(NodeConfig {
             peer_listen: port.address(),
             peer_port_is_local: true,
+            initial_cluster: vec![("n1".to_owned(), port.address().to_string())],
             ..NodeConfig::new("n1", dir.path())
         });
         let node = node.await.unwrap();
@@ -371,7 +372,7 @@ mod tests {
             ("application/grpc", "/ringfence.v1.Leases/Get"),
             ("application/json", "/v1/leases"),
         ] {
-            let request = Request::builder().uri(path).header(CONTENT_TYPE, kind);
+            let request = Request::post(path).header(CONTENT_TYPE, kind);
             let request = request.body(Body::empty()).unwrap();
             let answer = layer.layer(Passed).call(request).await.unwrap();
             let (status, code) = (answer.status(), answer.headers().get("grpc-status"));

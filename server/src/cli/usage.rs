@@ -135,7 +135,9 @@ fn first_letter(word: &str) -> Option<char> {
 fn command_given() -> Vec<String> {
     let mut present = Cli::command();
     let mut path = vec![present.get_name().to_owned()];
-    for word in std::env::args().skip(1).take_while(|word| word != "--") {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    for word in words.take_while(|word| word != "--") {
         if let Some(below) = present.find_subcommand(&word).cloned() {
             path.push(word);
             present = below;

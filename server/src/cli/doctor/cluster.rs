@@ -105,8 +105,8 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
             answered,
         };
         let members = client.list_members(ListMembersRequest {}).await?;
-        let health = HealthClient::new(channel).check(HealthCheckRequest::default());
-        let serves = health.await.ok();
+        let mut health = HealthClient::new(channel);
+        let serves = health.check(HealthCheckRequest::default()).await.ok();
         let serves = serves.map(|said| said.into_inner().status() == ServingStatus::Serving);
         Ok::<_, Silence>(Said {
             status: status.into_inner(),
