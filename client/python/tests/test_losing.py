@@ -215,6 +215,24 @@ def grant(token: int) -> Grant:
     return Grant(types_pb2.Grant(name="a", token=token, session=3))
 
 
+def test_a_child_with_its_parents_number_holds_nothing() -> None:
+    """As in a PID namespace of its own, where both are 1."""
+    session, held = session_of(idle_core()), grant(7)
+    assert session.admit(held) is None and session.loss_of(held) is None
+    reader, writer = os.pipe()
+    number = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.getpid = lambda: number
+        os.write(writer, " ".join(loss.kind.name if loss else "held" for loss in (session.loss(), session.loss_of(held))).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        assert answer.read() == "FORKED FORKED"
+    os.waitpid(child, 0)
+    assert session.loss_of(held) is None
+
+
 def test_a_grant_whose_end_was_listed_before_its_answer_came_is_not_believed() -> None:
     session = session_of(idle_core())
     session.grant_lost(7, Loss(LossKind.GRANT_ENDED))
