@@ -22,18 +22,30 @@ const (
 )
 
 // Lease is one grant of a lease to this client, from its start to its end. Once it is lost it stays
-// lost: a later grant is another Lease with a greater token. It is safe for use by many goroutines.
+// lost: a later grant is another Lease with a greater token. It is safe for use by many goroutines. Pass it on
+// as a pointer: go vet speaks of a copy, which is lost with the Lease.
 type Lease struct {
+	_ noCopy
+	*belief
 	session     *Session
 	name        string
 	token       uint64
 	data        []byte
 	since       time.Time
 	ownsSession bool
-	lost        chan struct{}
+}
 
+// belief is of one grant, also where a Lease was copied against the advice of go vet.
+type belief struct {
+	lost chan struct{}
 	loss *Loss // Under the session's lock.
 }
+
+// noCopy makes go vet speak of copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // Fence is what a guard wants to see: a lease's name and the token of a grant.
 type Fence struct {
@@ -283,17 +295,17 @@ func (s *Session) admit(grant *pb.Grant) (*Lease, *Loss) {
 		token:   token,
 		data:    grant.GetData(),
 		since:   time.UnixMilli(int64(grant.GetSinceUnixMs())),
-		lost:    make(chan struct{}),
+		belief:  &belief{lost: make(chan struct{})},
 	}
 	s.grants[token] = lease
 	return lease, nil
 }
 
 // endLocked ends belief for ever.
-func (l *Lease) endLocked(why *Loss) {
-	if l.loss == nil {
-		l.loss = why
-		close(l.lost)
+func (b *belief) endLocked(why *Loss) {
+	if b.loss == nil {
+		b.loss = why
+		close(b.lost)
 	}
 }
 

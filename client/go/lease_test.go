@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,52 @@ func TestALeaseIsHeldKeptAliveAndReleased(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error("releasing twice:", err)
+	}
+}
+
+// copied is what `*lease` makes, past go vet.
+func copied(lease *ringfence.Lease) *ringfence.Lease {
+	made := reflect.New(reflect.TypeFor[ringfence.Lease]())
+	made.Elem().Set(reflect.ValueOf(lease).Elem())
+	return made.Interface().(*ringfence.Lease)
+}
+
+func TestACopyOfALeaseIsLostWithIt(t *testing.T) {
+	client := connect(t, sharedCluster(t))
+	s := session(t, client, time.Second)
+	ends := map[string]func(lease *ringfence.Lease) error{
+		"released":      func(lease *ringfence.Lease) error { return lease.Release(within(t, 10*time.Second)) },
+		"reported":      func(lease *ringfence.Lease) error { lease.ReportStale(); return nil },
+		"copy released": func(lease *ringfence.Lease) error { return copied(lease).Release(within(t, 10*time.Second)) },
+		"closed":        func(*ringfence.Lease) error { return s.Close(within(t, 10*time.Second)) },
+	}
+	for _, name := range []string{"released", "reported", "copy released", "closed"} {
+		lease := acquire(t, s, freshName(t))
+		other := copied(lease)
+		if !other.Valid() {
+			t.Fatal(name, "not held:", other.Err())
+		}
+		if err := ends[name](lease); err != nil {
+			t.Fatal(name, err)
+		}
+		for which, one := range map[string]*ringfence.Lease{"lease": lease, "copy": other} {
+			if one.Valid() || !errors.Is(one.Err(), ringfence.ErrLost) || one.Remaining() != 0 {
+				t.Fatalf("%s: the %s is believed in for %v: %v", name, which, one.Remaining(), one.Err())
+			}
+			if err := one.Do(t.Context(), func(context.Context) error { t.Errorf("%s: work of the %s", name, which); return nil }); err == nil {
+				t.Errorf("%s: Do of the %s", name, which)
+			}
+			if _, err := one.Transfer(t.Context(), 0); err == nil {
+				t.Errorf("%s: the %s was handed over", name, which)
+			}
+		}
+	}
+}
+
+func TestGoVetRefusesACopyOfALease(t *testing.T) {
+	told, err := exec.CommandContext(within(t, time.Minute), "go", "vet", "./testdata/copied").CombinedOutput()
+	if err == nil || !strings.Contains(string(told), "copies lock value from *lease") {
+		t.Errorf("%v %s", err, told)
 	}
 }
 
