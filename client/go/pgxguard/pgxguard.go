@@ -75,8 +75,9 @@ func (g *Guard) Advance(ctx context.Context, db Beginner, fence ringfence.Fence)
 // transaction is still the one that began so; otherwise the error is guard.ErrTransactionEnded. That asks the server
 // once more before the commit.
 //
-// write leaves out COMMIT and ROLLBACK as text. A statement behind one is refused with pgx.ErrTxClosed, and rolled
-// back behind COMMIT AND CHAIN. What the same text commits, or what is sent by tx.Conn(), is only reported.
+// write leaves out COMMIT and ROLLBACK as text. A statement behind one is refused with pgx.ErrTxClosed, and so is one
+// behind COMMIT AND CHAIN. What the same text or batch commits, or what is sent by tx.Conn(), is only reported.
+// Behind a text of several statements, a batch, and a return to a savepoint the server is asked once more.
 func (g *Guard) Write(ctx context.Context, db Beginner, fence ringfence.Fence, write func(tx pgx.Tx) error) error {
 	return g.WriteTx(ctx, db, pgx.TxOptions{}, fence, write)
 }

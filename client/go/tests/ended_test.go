@@ -111,6 +111,9 @@ func (e *ending) isReported(t *testing.T, ends []string, refuses bool) {
 				return err
 			}
 			_ = exec("INSERT INTO ended VALUES ('" + part + "/behind/')")
+			if refuses {
+				_ = exec("COMMIT")
+			}
 			return nil
 		})
 		if !errors.Is(err, guard.ErrTransactionEnded) {
@@ -250,6 +253,7 @@ func refusesEachWay(t *testing.T, ctx context.Context, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	const insert = "INSERT INTO ended VALUES ('ways') RETURNING part"
+	const largeObject = 4_000_000_000
 	var part string
 	ways := map[string]func(tx pgx.Tx) error{
 		"query": func(tx pgx.Tx) error {
@@ -267,6 +271,15 @@ func refusesEachWay(t *testing.T, ctx context.Context, pool *pgxpool.Pool) {
 			_, err := tx.CopyFrom(ctx, pgx.Identifier{"ended"}, []string{"part"}, pgx.CopyFromRows([][]any{{"ways"}}))
 			return err
 		},
+		"large object": func(tx pgx.Tx) error {
+			objects := tx.LargeObjects()
+			_, err := objects.Create(ctx, largeObject)
+			return err
+		},
+		"prepare": func(tx pgx.Tx) error {
+			_, err := tx.Prepare(ctx, "ways", insert)
+			return err
+		},
 		"nested": func(tx pgx.Tx) error {
 			_, err := tx.Begin(ctx)
 			return err
@@ -278,8 +291,52 @@ func refusesEachWay(t *testing.T, ctx context.Context, pool *pgxpool.Pool) {
 			return pgx.ErrTxClosed
 		},
 	}
+	commits := map[string]func(tx pgx.Tx, text string) error{
+		"exec": func(tx pgx.Tx, text string) error {
+			_, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
+			return err
+		},
+		"query": func(tx pgx.Tx, text string) error {
+			rows, err := tx.Query(ctx, text, pgx.QueryExecModeSimpleProtocol)
+			rows.Close()
+			return err
+		},
+		"row": func(tx pgx.Tx, text string) error {
+			if err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(); !errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("%s as a row: %w", text, err)
+			}
+			return nil
+		},
+		"batch": func(tx pgx.Tx, text string) error {
+			batch := &pgx.Batch{}
+			batch.Queue(text)
+			return tx.SendBatch(ctx, batch).Close()
+		},
+	}
 	token := uint64(0)
 	for name, way := range ways {
+		for by, end := range commits {
+			for _, text := range []string{"COMMIT", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN"} {
+				token++
+				err := g.Write(ctx, pool, ringfence.Fence{Name: "bank/ended/ways", Token: token}, func(tx pgx.Tx) error {
+					objects := tx.LargeObjects() // The handle is older than the end.
+					if err := end(tx, text); err != nil {
+						return err
+					}
+					if err := way(tx); !errors.Is(err, pgx.ErrTxClosed) {
+						t.Errorf("%s behind %s by %s: %v", name, text, by, err)
+					}
+					if _, err := objects.Create(ctx, largeObject); !errors.Is(err, pgx.ErrTxClosed) {
+						t.Errorf("a large object behind %s by %s: %v", text, by, err)
+					}
+					_, _ = tx.Exec(ctx, "COMMIT")
+					return nil
+				})
+				if !errors.Is(err, guard.ErrTransactionEnded) {
+					t.Errorf("%s behind %s by %s: %v", name, text, by, err)
+				}
+			}
+		}
 		for _, nested := range []bool{false, true} {
 			if nested && name == "commit" {
 				continue
@@ -322,9 +379,10 @@ func refusesEachWay(t *testing.T, ctx context.Context, pool *pgxpool.Pool) {
 	}); err != nil {
 		t.Error(err)
 	}
-	var refused, nested int
-	row := pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE part = 'ways'), count(*) FILTER (WHERE part = 'nested') FROM ended")
-	if err := row.Scan(&refused, &nested); err != nil || refused != 0 || nested != 1 {
-		t.Error(refused, nested, err)
+	var refused, nested, objects int
+	row := pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE part = 'ways'), count(*) FILTER (WHERE part = 'nested'),"+
+		" (SELECT count(*) FROM pg_largeobject_metadata) FROM ended")
+	if err := row.Scan(&refused, &nested, &objects); err != nil || refused != 0 || nested != 1 || objects != 0 {
+		t.Error(refused, nested, objects, err)
 	}
 }
