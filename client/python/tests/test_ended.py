@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -285,3 +285,136 @@ def test_sqlalchemy_lets_a_connection_go_that_a_session_was_bound_to(engine: sql
         connection.execute(add(name, "own"))
         connection.commit()
     assert parts(engine, name) == {"guarded", "own"}
+
+
+DRIVERS = {
+    "psycopg": "psycopg",
+    "psycopg2": "psycopg2",
+    "pg8000": "pg8000",
+    "asyncpg": "asyncpg",
+    "psycopg_async": "psycopg",
+}
+
+
+@pytest.fixture(params=sorted(DRIVERS))
+def driven(request: pytest.FixtureRequest, postgres: str) -> Iterator[sqlalchemy.Engine]:
+    """An engine of each driver, by asyncio for those that have nothing else."""
+    pytest.importorskip(DRIVERS[request.param])
+    parts = dict(part.split("=") for part in postgres.split())
+    url = f"postgresql+{request.param}://{parts['user']}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    with psycopg.connect(postgres) as connection:
+        PostgresGuard.install(connection)
+        connection.execute(TABLE)
+    if "async" not in request.param:
+        engine = sqlalchemy.create_engine(url)
+        yield engine
+        engine.dispose()
+        return
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    yield create_async_engine(url, poolclass=sqlalchemy.NullPool).sync_engine
+
+
+def run(engine: sqlalchemy.Engine, block: Callable[[], None]) -> None:
+    """As a program of this driver would run it."""
+    if not engine.dialect.is_async:
+        block()
+        return
+
+    async def main() -> None:
+        await sqlalchemy.util.greenlet_spawn(block)
+
+    asyncio.run(main())
+
+
+# Behind these the driver's last word of the text is none of an end.
+HIDDEN = ["SELECT 1; COMMIT AND CHAIN", "COMMIT; BEGIN; SELECT 1", "END; START TRANSACTION; SET LOCAL work_mem = '1MB'"]
+
+
+@pytest.mark.parametrize("how", ["begin", "session"])
+def test_sqlalchemy_refuses_what_follows_an_end_by_each_driver(
+    driven: sqlalchemy.Engine, postgres: str, name: str, how: str
+) -> None:
+    """A commit behind it, too. Also where the block overlooks each error."""
+    # asyncpg sends a text of one statement.
+    texts = [text for text in [*ENDS, *HIDDEN] if ";" not in text or driven.dialect.driver != "asyncpg"]
+
+    def block(text: str, token: int) -> None:
+        with guarded(how, driven, Fence(name, token)) as block:
+            block.execute(add(name, f"before {token}"))
+            for statement in (text, None, ADD.format(name, f"behind {token}"), "COMMIT"):
+                try:
+                    if statement is None:
+                        with psycopg.connect(postgres) as new:
+                            PostgresGuard(name).advance(new, Fence(name, token + 1))
+                    else:
+                        block.execute(sqlalchemy.text(statement))
+                except (GuardError, sqlalchemy.exc.SQLAlchemyError):
+                    pass
+
+    for number, text in enumerate(texts):
+        token = 8 + 2 * number
+        with pytest.raises(TransactionEnded):
+            run(driven, lambda: block(text, token))
+        with psycopg.connect(postgres) as connection:
+            there = written(connection, name)
+        expected = set() if "ROLLBACK" in text else {f"before {token}"}
+        assert {part for part in there if part.endswith(f" {token}")} == expected, text
+
+
+def test_sqlalchemy_commits_by_each_driver_what_stays_in_its_transaction(
+    driven: sqlalchemy.Engine, postgres: str, name: str
+) -> None:
+    """Savepoints, failures that a savepoint takes back, and texts with semicolons."""
+
+    def block() -> None:
+        with SqlGuard(name).begin(driven, Fence(name, 8)) as connection:
+            connection.execute(add(name, "first"))
+            with pytest.raises(sqlalchemy.exc.DBAPIError), connection.begin_nested():
+                connection.execute(add(name, "first"))
+            with connection.begin_nested():
+                connection.execute(add(name, "second;"))
+            taken = connection.begin_nested()
+            connection.execute(add(name, "taken back"))
+            taken.rollback()
+            connection.execute(sqlalchemy.text("INSERT INTO ended VALUES (:name, :part)"), [
+                {"name": name, "part": "third; COMMIT"}, {"name": name, "part": "fourth"}
+            ])
+
+    def failing() -> None:
+        with SqlGuard(name).begin(driven, Fence(name, 8)) as connection:
+            connection.execute(add(name, "fifth"))
+            raise ZeroDivisionError
+
+    def overlooking() -> None:
+        with SqlGuard(name).begin(driven, Fence(name, 8)) as connection:
+            connection.execute(add(name, "sixth"))
+            with pytest.raises(sqlalchemy.exc.DBAPIError):
+                connection.execute(sqlalchemy.text("SELECT 1 / 0"))
+
+    run(driven, block)
+    with pytest.raises(ZeroDivisionError):
+        run(driven, failing)
+    with pytest.raises(sqlalchemy.exc.DBAPIError):
+        run(driven, overlooking)
+    with psycopg.connect(postgres) as connection:
+        assert written(connection, name) == {"first", "second;", "third; COMMIT", "fourth"}
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_sqlalchemy_asks_the_server_no_more_than_it_must(postgres: str, name: str, driver: str) -> None:
+    """Once before the commit, where the driver says what each text did."""
+    pytest.importorskip(driver)
+    parts = dict(part.split("=") for part in postgres.split())
+    url = f"postgresql+{driver}://{parts['user']}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    engine = sqlalchemy.create_engine(url)
+    SqlGuard.install(engine)
+    sent: list[str] = []
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text(TABLE))
+    sqlalchemy.event.listen(engine, "before_cursor_execute", lambda _, __, text, *___: sent.append(text))
+    with SqlGuard(name).begin(engine, Fence(name, 8)) as connection:
+        for number in range(5):
+            connection.execute(add(name, str(number)))
+    assert len(sent) == 7, sent
+    engine.dispose()

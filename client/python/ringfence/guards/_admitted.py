@@ -1,6 +1,9 @@
 """Whether a transaction of SQLAlchemy is still the one that was admitted.
 
 PostgreSQL has a number for it. In SQLite a savepoint that was made behind the admission goes with it.
+
+psycopg and psycopg2 say what a text of one statement did. With every other driver of PostgreSQL, and behind a
+text of several statements, the server is asked once more behind each text.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ _FATE = "SELECT pg_catalog.txid_status({})"
 # What was prepared for a commit in two phases is in progress.
 _ABORTED = "aborted"
 # What PostgreSQL calls a statement that may have ended one transaction and begun another. It calls one that
-# goes back to a savepoint so, too.
+# goes back to a savepoint so, too. Of a text of several statements only one is named.
 _TURNS = {"BEGIN", "COMMIT", "ROLLBACK", "START TRANSACTION"}
 
 _SAVEPOINT = "SAVEPOINT ringfence_admitted"
@@ -33,6 +36,8 @@ class Admitted:
         self._connection = connection
         self._number = number
         self._ended = False
+        # A statement has not come to its end, and the server was not asked since which transaction is open.
+        self._unsure = False
         # It was ended by SQLAlchemy, or its commit was sent.
         self._over = False
         self._asking = False
@@ -64,17 +69,33 @@ class Admitted:
             for name, listener in listeners:
                 event.remove(self._connection, name, listener)
 
-    def _executing(self, *_: object) -> None:
-        if not self._asking and (self._ended or self._is_idle()):
+    def _executing(self, _: Connection, __: Any, text: str, *___: object) -> None:
+        if self._asking:
+            return
+        # A transaction that has failed answers nothing before it has gone back to a savepoint.
+        asks = self._unsure and not (text.startswith("ROLLBACK TO SAVEPOINT ") and _is_one(text))
+        if self._ended or self._is_idle() or (asks and not self._is_open()):
             self._end()
+        self._unsure = self._number is not None
 
-    def _executed(self, _: Connection, cursor: Any, *__: object) -> None:
+    def _executed(self, _: Connection, cursor: Any, text: str, *__: object) -> None:
         """At once, so that the next text cannot commit what comes behind it."""
         if self._asking:
             return
-        turned = getattr(cursor, "statusmessage", None) in _TURNS
-        if self._is_idle() or (turned and not self._is_open()):
+        if self._is_idle() or (self._may_turn(cursor, text) and not self._is_open()):
             self._end()
+        self._unsure = False
+
+    def _may_turn(self, cursor: Any, text: str) -> bool:
+        """Whether the text that was executed may have ended one transaction and begun another."""
+        if self._number is None:
+            return False
+        turned = getattr(cursor, "statusmessage", None)
+        # psycopg2 has what was sent, in which its client has filled in the parameters.
+        sent = getattr(cursor, "query", None)
+        if isinstance(sent, bytes):
+            text = sent.decode(errors="replace")
+        return not isinstance(turned, str) or turned in _TURNS or not _is_one(text)
 
     def _committing(self, *_: object) -> None:
         if self._ended or not self._is_open():
@@ -91,7 +112,7 @@ class Admitted:
         raise TransactionEnded
 
     def _is_idle(self) -> bool:
-        """Whether the driver says that no transaction is open. One that does not say is asked at the commit."""
+        """Whether the driver says that no transaction is open."""
         driver = self._connection.connection.driver_connection
         if self._number is None:
             return not getattr(driver, "in_transaction", True)
@@ -101,7 +122,9 @@ class Admitted:
     def _is_open(self) -> bool:
         """Asks the database. In PostgreSQL this fails in a transaction that a failed statement has aborted."""
         if self._number is not None:
-            return self._ask(_OPEN) == self._number
+            is_open = self._ask(_OPEN) == self._number
+            self._unsure = False
+            return is_open
         try:
             self._ask(_RELEASE)
         except OperationalError as error:
@@ -119,14 +142,14 @@ class Admitted:
         try:
             with closing(raw.cursor()) as cursor:
                 cursor.execute(_OPEN)
-                return bool(cursor.fetchone() != (self._number,))
+                return tuple(cursor.fetchone() or ()) != (self._number,)
         except Exception:
             pass  # Mostly of a transaction that has failed, which answers nothing.
         try:
             raw.rollback()
             with closing(raw.cursor()) as cursor:
                 cursor.execute(_FATE.format(self._number))
-                return bool(cursor.fetchone() != (_ABORTED,))
+                return tuple(cursor.fetchone() or ()) != (_ABORTED,)
         except Exception:
             return False  # A broken connection leaves nothing to ask for.
 
@@ -137,3 +160,8 @@ class Admitted:
             return answer.scalar() if answer.returns_rows else None
         finally:
             self._asking = False
+
+
+def _is_one(text: str) -> bool:
+    """Whether a text is one statement for certain: a semicolon in a literal looks as one between two."""
+    return ";" not in text.rstrip("; \t\r\n")

@@ -20,7 +20,8 @@ is refused: its statements are transactions of their own.
 A COMMIT or ROLLBACK that is sent as text ends what was admitted, and so does SQLite itself at some errors
 (`OR ROLLBACK`, a full disk). The statement that did it, or what follows it, raises `TransactionEnded`, and
 so does the commit if the block goes on behind that. Only what one text, or the driver's own connection,
-commits behind such an end cannot be refused: it is reported.
+commits behind such an end cannot be refused: it is reported. psycopg and psycopg2 say what a text of one
+statement did; with any other driver of PostgreSQL the server is asked once more behind each statement.
 """
 
 from __future__ import annotations
