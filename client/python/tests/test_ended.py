@@ -83,6 +83,27 @@ def test_psycopg_reports_what_was_committed_behind_the_end(database: str, name: 
         assert written(connection, name) == {"8", "9"}
 
 
+@pytest.mark.parametrize("how", ["pipeline", "autocommit"])
+def test_psycopg_reports_what_its_other_modes_commit_behind_the_end(database: str, name: str, how: str) -> None:
+    """The README's table says so: a pipeline is sent before it is answered."""
+    guard = PostgresGuard(name)
+    with psycopg.connect(database) as connection:
+        with pytest.raises(TransactionEnded), guard.transaction(connection, Fence(name, 8)):
+            if how == "pipeline":
+                with connection.pipeline():
+                    connection.execute("COMMIT")
+                    connection.execute(ADD.format(name, "behind"))
+            else:
+                connection.execute("COMMIT")
+                connection.autocommit = True
+                connection.execute(ADD.format(name, "behind"))
+        assert written(connection, name) == {"behind"}
+        connection.rollback()
+        with guard.transaction(connection, Fence(name, 9)), connection.pipeline():
+            connection.execute(ADD.format(name, "within"))
+        assert written(connection, name) == {"behind", "within"}
+
+
 def test_psycopg_does_not_call_a_failed_transaction_a_success(database: str, name: str) -> None:
     """The server answers success to the COMMIT of a transaction in which a statement has failed."""
     guard = PostgresGuard(name)

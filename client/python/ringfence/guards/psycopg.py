@@ -129,8 +129,9 @@ class PostgresGuard:
         In the block the connection is not in autocommit mode.
 
         A COMMIT or ROLLBACK that is sent as text ends what was admitted; psycopg does not see it. What
-        follows it is rolled back, unless another text commits it, and leaving the block raises
-        `TransactionEnded`. That asks the server once more before the commit.
+        follows it is rolled back, unless another text commits it, and so does a pipeline or autocommit that
+        the block turns on; leaving the block raises `TransactionEnded`. That asks the server once more
+        before the commit.
 
         Raises `LeaseLost` before anything is sent if the lease is lost, `StaleFence` if a later grant
         has been here (belief in the lease has ended then), another `FenceRefused`, `NotFirst` if a
