@@ -31,6 +31,8 @@ class Fence:
 
     def __post_init__(self) -> None:
         checked_name(self.name)
+        if not isinstance(self.token, int) or isinstance(self.token, bool):
+            raise InvalidRequest(f"the token {self.token!r} is no integer; a token is 1 to {TOKEN_MAX}")
         if not 1 <= self.token <= TOKEN_MAX:
             raise InvalidRequest(f"the token {self.token} is out of range; a token is 1 to {TOKEN_MAX}")
 

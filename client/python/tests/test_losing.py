@@ -215,6 +215,12 @@ def grant(token: int) -> Grant:
     return Grant(types_pb2.Grant(name="a", token=token, session=3))
 
 
+@pytest.mark.parametrize("token", [1.5, 1.0, True, "7", None])
+def test_a_token_is_an_integer(token: object) -> None:
+    with pytest.raises(ringfence.InvalidRequest, match="is no integer"):
+        ringfence.Fence("a", token)  # type: ignore[arg-type]
+
+
 def test_a_child_with_its_parents_number_holds_nothing() -> None:
     """As in a PID namespace of its own, where both are 1."""
     session, held = session_of(idle_core()), grant(7)
@@ -224,7 +230,8 @@ def test_a_child_with_its_parents_number_holds_nothing() -> None:
     child = os.fork()
     if child == 0:
         os.getpid = lambda: number
-        os.write(writer, " ".join(loss.kind.name if loss else "held" for loss in (session.loss(), session.loss_of(held))).encode())
+        losses = (session.loss(), session.loss_of(held))
+        os.write(writer, " ".join(loss.kind.name if loss else "held" for loss in losses).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as answer:
