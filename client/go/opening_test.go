@@ -98,3 +98,25 @@ func TestACampaignEndsWithItsContextWhileAnotherOpensTheSession(t *testing.T) {
 		t.Error("it took", took)
 	}
 }
+
+func TestATTLThatNoClusterGrantsIsNotBelieved(t *testing.T) {
+	offered := uint64(0)
+	server := &scripted{}
+	server.answer = func(frame *pb.ClientFrame, reply func(*pb.ServerFrame)) bool {
+		if frame.GetOpen() == nil || offered == 0 {
+			return false
+		}
+		reply(&pb.ServerFrame{Body: &pb.ServerFrame_Open{Open: &pb.OpenResponse{Session: 2, TtlMs: offered}}})
+		return true
+	}
+	first, _ := server.start(t, time.Minute)
+	for _, offered = range []uint64{86_400_001, 1 << 63, 1<<64 - 1} {
+		if session, err := first.client.OpenSession(t.Context(), SessionOptions{}); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("a TTL of %d ms: %v %v", offered, session, err)
+		}
+	}
+	offered = 86_400_000
+	if session, err := first.client.OpenSession(t.Context(), SessionOptions{}); err != nil || session.TTL() != 24*time.Hour {
+		t.Error(session, err)
+	}
+}

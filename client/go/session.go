@@ -17,6 +17,9 @@ import (
 // DefaultTTL is how long a session outlives its last keep-alive unless its options say otherwise.
 const DefaultTTL = 15 * time.Second
 
+// ttlMax is the longest that a cluster's settings allow: an answer with more is none of a cluster.
+const ttlMax = 24 * time.Hour
+
 const (
 	// openTries is how often a session is asked for under another id.
 	openTries = 5
@@ -147,7 +150,7 @@ func (c *Client) open(ctx context.Context, options SessionOptions) (*Session, er
 }
 
 func (c *Client) newSession(own *secret, options SessionOptions, reply *pb.OpenResponse, sent moment) (*Session, error) {
-	if reply.GetSession() == 0 || reply.GetTtlMs() == 0 {
+	if reply.GetSession() == 0 || reply.GetTtlMs() == 0 || reply.GetTtlMs() > uint64(ttlMax.Milliseconds()) {
 		return nil, unexpectedReply()
 	}
 	renewDeadline := options.RenewDeadline

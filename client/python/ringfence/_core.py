@@ -397,6 +397,10 @@ class ClientCore:
         opened = reply.body
         if not opened.session:
             raise OutcomeUnknown("the server's reply makes no sense: no session number")
+        if not 1 <= opened.ttl_ms <= TTL_MAX * 1_000:
+            raise OutcomeUnknown(
+                f"the server's reply makes no sense: a TTL of {opened.ttl_ms} ms; a cluster grants at most a day"
+            )
         session = SessionCore(
             self, opened.session, secret, opened.ttl_ms * NS_PER_MS, reply.sent, identity
         )

@@ -16,11 +16,12 @@ from ringfence._connection import Options
 from ringfence._core import ClientCore
 from ringfence._credential import Credential
 from ringfence._clock import NS_PER_S, now
-from ringfence._proto import types_pb2
+from ringfence._proto import sessions_pb2, types_pb2
 from ringfence._session import Grant, SessionCore
 from ringfence.errors import Loss
 
 from conftest import Cluster, python
+from scripted import Frame, Scripted
 
 
 def test_a_revoke_is_heard_by_hook_check_and_waiter(cluster: Cluster, client: ringfence.Client, name: str) -> None:
@@ -219,6 +220,21 @@ def grant(token: int) -> Grant:
 def test_a_token_is_an_integer(token: object) -> None:
     with pytest.raises(ringfence.InvalidRequest, match="is no integer"):
         ringfence.Fence("a", token)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ttl", [0, 86_400_001, 2**63, 2**64 - 1])
+def test_a_ttl_that_no_cluster_grants_is_not_believed(ttl: int) -> None:
+    server = Scripted()
+    opened = sessions_pb2.OpenResponse(session=1, ttl_ms=ttl)
+    server.answer = lambda request, _: Frame(open=opened) if request == "open" else None
+    try:
+        with ringfence.connect([server.endpoint], request_timeout=5) as client:
+            with pytest.raises(ringfence.OutcomeUnknown, match=f"TTL of {ttl} ms"):
+                client.session(ttl=2)
+            opened.ttl_ms = 86_400_000
+            assert client.session(ttl=2).ttl == 86_400
+    finally:
+        server.stop()
 
 
 def test_a_child_with_its_parents_number_holds_nothing() -> None:
