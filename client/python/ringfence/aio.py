@@ -258,6 +258,20 @@ class Session(SessionBase):
         await self.close()
 
 
+async def _stop(task: asyncio.Future[Any]) -> None:
+    """Cancels a task and waits for its end, however often the caller is cancelled meanwhile: the lease must
+    not be given back under work that goes on."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as again:
+            cancelled = again
+    if cancelled is not None:
+        raise cancelled
+
+
 class Lease(LeaseBase):
     """A lease that is held, until it is lost or given up; see `ringfence.Lease`."""
 
@@ -301,8 +315,8 @@ class Lease(LeaseBase):
 
     async def run(self, work: Awaitable[T]) -> T:
         """Runs `work` until it is done or the lease is lost, whichever comes first; at loss `work` is
-        cancelled and waited for, and `LeaseLost` is raised. Work that does not let the loop run
-        is not stopped by this: it calls `check`."""
+        cancelled and waited for, and `LeaseLost` is raised. So it is where the caller is cancelled,
+        however often. Work that does not let the loop run is not stopped by this: it calls `check`."""
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(self.wait_lost())
         try:
@@ -315,9 +329,7 @@ class Lease(LeaseBase):
             return task.result()
         finally:
             watch.cancel()
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
+            await _stop(task)
 
     async def release(self) -> None:
         """Gives the lease back; see `ringfence.Lease.release`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 import ringfence
-from ringfence import LossKind
+from ringfence import LossKind, aio
 from ringfence._connection import Options
 from ringfence._core import ClientCore
 from ringfence._credential import Credential
@@ -235,6 +236,35 @@ def test_a_ttl_that_no_cluster_grants_is_not_believed(ttl: int) -> None:
             assert client.session(ttl=2).ttl == 86_400
     finally:
         server.stop()
+
+
+def test_work_under_a_lease_is_waited_for_however_often_its_caller_is_cancelled() -> None:
+    async def main() -> None:
+        session, held = session_of(idle_core()), grant(7)
+        assert session.admit(held) is None
+        lease, cancels, ended = aio.Lease(session, held, False), [], []
+
+        async def work() -> None:
+            while len(cancels) < 3:
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    cancels.append(lease.is_valid)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            ended.append(lease.is_valid)
+
+        running = asyncio.ensure_future(lease.run(work()))
+        for count in range(3):
+            await asyncio.sleep(0.02)
+            assert len(cancels) == count and not running.done()
+            running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert cancels == [True] * 3 and ended == [True]
+        session.lose(Loss(LossKind.CLOSED))
+
+    asyncio.run(main())
 
 
 def test_a_child_with_its_parents_number_holds_nothing() -> None:
