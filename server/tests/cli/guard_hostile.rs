@@ -361,6 +361,12 @@ fn a_script_for_postgres_cannot_change_the_table_of_marks() {
         "CREATE FUNCTION ringfence.admit(resource text, token integer) RETURNS bigint
              LANGUAGE sql AS 'SELECT 1::bigint'",
         "ALTER FUNCTION ringfence.raise_mark(text, bigint) SET search_path = public",
+        "ALTER TABLE ringfence.marks DROP CONSTRAINT marks_pkey;
+         INSERT INTO ringfence.marks VALUES ('a', 1)",
+        "SET LOCAL session_replication_role = replica; UPDATE ringfence.marks SET mark = 1;
+         SET LOCAL session_replication_role = origin",
+        "SET LOCAL session_replication_role = replica; DELETE FROM ringfence.marks",
+        "UPDATE ringfence.marks SET mark = 9223372036854775807",
         // What it leaves for the commit.
         "CREATE TABLE late (value bigint);
          CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
@@ -376,6 +382,14 @@ fn a_script_for_postgres_cannot_change_the_table_of_marks() {
         let stale = guard(&database, &["--fence", "a#8"], ADD);
         assert_eq!(stale.code, Some(76), "{harms}: {stale:?}");
     }
+    // The commit would run it.
+    let held = "CREATE FUNCTION low() RETURNS int LANGUAGE plpgsql AS 'BEGIN
+             ALTER TABLE ringfence.marks DISABLE TRIGGER ALL; UPDATE ringfence.marks SET mark = 1;
+             ALTER TABLE ringfence.marks ENABLE TRIGGER ALL; RETURN 1; END';
+         DECLARE held CURSOR WITH HOLD FOR SELECT low()";
+    ended(&guard(&database, &["--fence", "a#9"], held), 0, "");
+    let stale = guard(&database, &["--fence", "a#8"], ADD);
+    assert_eq!(stale.code, Some(76), "{stale:?}");
 }
 
 /// Waits until a script runs, and kills the command in the middle of it.

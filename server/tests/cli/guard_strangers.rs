@@ -122,6 +122,137 @@ fn marks_that_another_role_has_made_are_refused_by_the_command() {
     ended(&guard(&database, &["--install"], ""), 0, "");
 }
 
+/// A server in which `other` has made functions of the guard first. They would make it a superuser, and admit
+/// any token.
+fn squatted(made: &str) -> Option<OfPostgres> {
+    let database = OfPostgres(Postgres::start(Disk::Memory)?);
+    database.ask(
+        "CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100);
+         CREATE ROLE other LOGIN; GRANT CREATE ON DATABASE postgres TO other",
+    );
+    database.ask(made);
+    Some(database)
+}
+
+const TAKES_OVER: &str = "FUNCTION ringfence.admit(resource text, token numeric) RETURNS bigint
+    LANGUAGE plpgsql AS 'BEGIN ALTER ROLE other SUPERUSER; RETURN 1; END'";
+
+#[test]
+fn functions_that_another_role_has_made_first_are_called_by_no_command() {
+    let Some(database) = squatted(&format!(
+        "SET ROLE other; CREATE SCHEMA ringfence; GRANT USAGE ON SCHEMA ringfence TO PUBLIC;
+         CREATE TABLE ringfence.marks (name text PRIMARY KEY, mark bigint NOT NULL);
+         GRANT ALL ON ringfence.marks TO PUBLIC; CREATE {TAKES_OVER}"
+    )) else {
+        return;
+    };
+    for options in [
+        &["--install"][..],
+        &["--fence", "a#9", "--advance"],
+        &["--fence", "a#9"],
+    ] {
+        let said = guard(&database, options, ADD);
+        ended(&said, 77, "schema ringfence belongs to role \"other\"");
+    }
+    let taken =
+        "SELECT rolsuper, (SELECT amount FROM balance) FROM pg_roles WHERE rolname = 'other'";
+    assert_eq!(database.ask(taken), "f|100");
+}
+
+/// The marks are good ones; what runs with the caller's rights in front of them, or may be made later, is not.
+#[test]
+fn what_another_role_has_added_to_good_marks_is_refused_by_each_command() {
+    let Some(database) = squatted("SELECT 1") else {
+        return;
+    };
+    ended(&guard(&database, &["--fence", "a#9"], ADD), 0, "");
+    for (made, says, away) in [
+        (
+            "GRANT CREATE ON SCHEMA ringfence TO other".to_owned(),
+            "the right to create in schema ringfence belongs to role \"other\"",
+            "REVOKE CREATE ON SCHEMA ringfence FROM other",
+        ),
+        (
+            "GRANT CREATE ON SCHEMA ringfence TO PUBLIC".to_owned(),
+            "belongs to PUBLIC",
+            "REVOKE CREATE ON SCHEMA ringfence FROM PUBLIC",
+        ),
+        (
+            format!(
+                "CREATE OR REPLACE {TAKES_OVER}; ALTER FUNCTION ringfence.admit OWNER TO other"
+            ),
+            "function ringfence.admit(text,numeric) belongs to role \"other\"",
+            "ALTER FUNCTION ringfence.admit OWNER TO postgres",
+        ),
+    ] {
+        database.ask(&made);
+        for options in [&["--install"][..], &["--fence", "a#9"]] {
+            let said = guard(&database, options, ADD);
+            assert_eq!(said.code, Some(77), "{made}: {options:?}: {said:?}");
+        }
+        ended(&guard(&database, &["--fence", "a#9"], ADD), 77, says);
+        database.ask(away);
+    }
+    // It runs the migration, also where the function is there.
+    ended(&guard(&database, &["--install"], ""), 0, "");
+    let stale = guard(&database, &["--fence", "a#8"], ADD);
+    assert_eq!(stale.code, Some(76), "{stale:?}");
+    assert_eq!(database.ask("SELECT amount FROM balance"), "110");
+}
+
+/// As a deployer makes the marks, and services with other roles write.
+#[test]
+fn marks_of_a_role_that_is_trusted_are_used_by_the_command() {
+    let Some(server) = Postgres::start(Disk::Memory) else {
+        return;
+    };
+    let database = OfPostgres(server);
+    database.ask(
+        "CREATE ROLE deployer; CREATE ROLE service LOGIN; ALTER DATABASE postgres OWNER TO deployer",
+    );
+    let migration = ringfence_guard::sql::POSTGRES_MIGRATION;
+    database.ask(&format!("SET ROLE deployer; {migration}"));
+    database.ask(
+        "CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100);
+         GRANT ALL ON balance TO service; GRANT SELECT, INSERT, UPDATE ON ringfence.marks TO service",
+    );
+    let service = AsRole(&database, "service");
+    ended(&guard(&service, &["--fence", "a#9"], ADD), 0, "");
+    // A superuser has more to lose than the owner of the database has.
+    let owned = "schema ringfence belongs to role \"deployer\"";
+    ended(&guard(&database, &["--fence", "a#9"], ADD), 77, owned);
+    let named = ["--fence", "a#9", "--owner", "deployer"];
+    ended(&guard(&database, &named, ADD), 0, "");
+    database.ask("ALTER DATABASE postgres OWNER TO postgres");
+    ended(&guard(&service, &["--fence", "a#9"], ADD), 77, owned);
+    ended(&guard(&service, &named, ADD), 0, "");
+    let stranger = ["--fence", "a#9", "--owner", "x' OR true --"];
+    ended(&guard(&service, &stranger, ADD), 77, owned);
+    assert_eq!(database.ask("SELECT amount FROM balance"), "130");
+}
+
+/// The same database, as another role meets it.
+struct AsRole<'a>(&'a OfPostgres, &'static str);
+
+impl Database for AsRole<'_> {
+    fn arguments(&self) -> (Vec<String>, Vec<String>) {
+        let uri = self.0.uri().replace("postgres@", &format!("{}@", self.1));
+        (vec!["postgres".to_owned(), uri], Vec::new())
+    }
+
+    fn ask(&self, sql: &str) -> String {
+        self.0.ask(sql)
+    }
+
+    fn held(&self, work: &mut dyn FnMut()) {
+        self.0.held(work);
+    }
+
+    fn ends(&self) -> &'static [&'static str] {
+        self.0.ends()
+    }
+}
+
 /// psql shows the server's word for ERROR as the server says it.
 #[test]
 fn errors_are_understood_by_their_state_and_not_by_their_words() {

@@ -180,12 +180,9 @@ fn other_marks(why: &str) -> Failure {
 }
 
 /// A role that the caller cannot trust could change the marks.
-fn not_owned(why: &str) -> Failure {
+fn not_owned(why: &str, hint: &str) -> Failure {
     let message = format!("nothing was written: {why}");
-    Failure::new(exit::DENIED, "NOT_OWNED", message).hint(
-        "run it as the owner of the schema ringfence, or look at what that role has made, and drop it or \
-         give it to a role that you trust",
-    )
+    Failure::new(exit::DENIED, "NOT_OWNED", message).hint(hint)
 }
 
 /// The store knows the caller, and refuses it; or does not know the caller.
