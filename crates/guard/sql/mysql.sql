@@ -29,6 +29,10 @@
 -- behind a commit; SET autocommit = 0 makes what comes behind a deadlock wait for one, since the server
 -- goes on in the mode of the transaction that it gave up.
 --
+-- A server with a binary log keeps what it has acknowledged with sync_binlog = 1 alone, besides
+-- innodb_flush_log_at_trx_commit = 1: in MariaDB the default is 0. A replica applies rows without these
+-- triggers: stop replication from a former primary before a promoted replica takes writes.
+--
 -- Only tables of InnoDB take part in transactions. A write to a table of MyISAM, Aria or MEMORY is done
 -- at once, stays when its transaction is rolled back, and is not guarded.
 --
@@ -43,9 +47,12 @@
 --   HIDDEN_MARKS     the mark was not written: a temporary table of the session has the name
 --                    ringfence_marks, and the server shows that in its place; or the trigger
 --                    ringfence_marks_seen is missing. Drop the table, or run this file again
+--   MARK_KEPT        the mark was not raised: a trigger that this file has not made keeps it as it was
 --   WRONG_ENGINE     ringfence_marks is not a table of InnoDB
 --   WRONG_SHAPE      ringfence_marks was made by another statement: it lacks its primary key, for example,
---                    or has a foreign key
+--                    or has a foreign key, or a trigger that this file has not made
+--   NOT_OWNED        this file was run where another account has made a procedure ringfence_*, or a trigger
+--                    of the marks, or may alter one: it could change them later
 --   TOKEN_TOO_HIGH   ringfence_admit or ringfence_advance was shown a token above (now + 1 day) * 2^20,
 --                    with this server's clock in seconds since 1970, and above the mark: it was made up,
 --                    or the clock is more than a day behind. It does not say that the lease is lost
@@ -61,8 +68,63 @@
 -- trigger keeps TRUNCATE out: give the right to DROP to no service.
 --
 -- The triggers keep the account that ran this file as their DEFINER. If that account is dropped, or loses
--- its rights, every admission fails with 1449: run this file again with another account (in MySQL drop the
--- triggers before). So run it with an account that stays.
+-- its rights, every admission fails with 1449. So run it with an account that stays, and always with that
+-- one: what another account has made fails with NOT_OWNED, unless that account has the right SUPER and the one
+-- that runs this may see it. See what it has made, then DROP its procedures ringfence_* and its triggers, and
+-- run this again; grant EXECUTE again where it was granted on a procedure. Where an account may alter what
+-- belongs to this one: REVOKE ALTER ROUTINE ON PROCEDURE ... FROM it.
+--
+-- Give CREATE ROUTINE, TRIGGER and CREATE VIEW in the database to no account that may not have the marks, and
+-- the data, in its hands.
+
+-- Procedures keep the mode in which they are made: a value that does not fit is an error, not cut.
+SET @ringfence_sql_mode = @@SESSION.sql_mode;
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
+
+DELIMITER //
+
+-- Fails unless what is there belongs to the account that runs this file, or to one that may do anything: who
+-- has made a procedure may change it later, and it runs with the rights of its caller. It is made anew each
+-- time, since one of that name could be a stranger's; the others keep the rights that were granted on them.
+DROP PROCEDURE IF EXISTS ringfence_check_owner//
+
+CREATE PROCEDURE ringfence_check_owner()
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE found, reason VARCHAR(512) CHARACTER SET utf8mb4;
+    -- The list of those who may alter a procedure is for accounts that may read `mysql`.
+    DECLARE CONTINUE HANDLER FOR 1142, 1143 BEGIN END;
+    SELECT MIN(CONCAT(what, ' belongs to ', account)) INTO found FROM (
+        SELECT CONCAT(LOWER(routine_type), ' ', routine_name) AS what, definer AS account
+            FROM information_schema.routines
+            WHERE routine_schema = DATABASE() AND routine_name LIKE 'ringfence\_%'
+        UNION ALL
+        SELECT CONCAT('trigger ', trigger_name), definer FROM information_schema.triggers
+            WHERE event_object_schema = DATABASE() AND event_object_table = 'ringfence_marks'
+    ) AS made
+    WHERE CAST(account AS BINARY) <> CAST(CURRENT_USER() AS BINARY) AND NOT EXISTS (
+        SELECT 1 FROM information_schema.user_privileges WHERE privilege_type = 'SUPER'
+            AND CAST(REPLACE(grantee, '\'', '') AS BINARY) = CAST(account AS BINARY)
+    );
+    IF found IS NULL THEN
+        SELECT MIN(CONCAT(account, ' may alter ', what)) INTO found FROM (
+            SELECT CONCAT(LOWER(routine_type), ' ', routine_name) AS what, CONCAT(user, '@', host) AS account
+                FROM mysql.procs_priv
+                WHERE db = DATABASE() AND routine_name LIKE 'ringfence\_%'
+                    AND FIND_IN_SET('Alter Routine', proc_priv)
+        ) AS altered
+        WHERE CAST(account AS BINARY) <> CAST(CURRENT_USER() AS BINARY) AND NOT EXISTS (
+            SELECT 1 FROM information_schema.user_privileges WHERE privilege_type = 'SUPER'
+                AND CAST(REPLACE(grantee, '\'', '') AS BINARY) = CAST(account AS BINARY)
+        );
+    END IF;
+    IF found IS NOT NULL THEN
+        SET reason = LEFT(CONCAT('NOT_OWNED: ', found, '; expected ', CURRENT_USER(), ' alone'), 128);
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = reason;
+    END IF;
+END//
+
+CALL ringfence_check_owner()//
 
 -- One row per lease. Each admission changes the row, by its counter, also when the mark is equal: so
 -- it takes part in what a Galera cluster or a group compares at the commit.
@@ -71,13 +133,7 @@ CREATE TABLE IF NOT EXISTS ringfence_marks (
     mark BIGINT NOT NULL CHECK (mark > 0),
     admissions BIGINT UNSIGNED NOT NULL DEFAULT 1
 ) ENGINE = InnoDB
-    COMMENT = 'The greatest fencing token that each lease has shown. Marks outlive their data.';
-
--- Procedures keep the mode in which they are made: a value that does not fit is an error, not cut.
-SET @ringfence_sql_mode = @@SESSION.sql_mode;
-SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
-
-DELIMITER //
+    COMMENT = 'The greatest fencing token that each lease has shown. Marks outlive their data.'//
 
 CREATE /*M! OR REPLACE */ TRIGGER /*!80029 IF NOT EXISTS */ ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks FOR EACH ROW
 BEGIN
@@ -162,7 +218,7 @@ BEGIN
             COALESCE(found_mark, 'bigint NOT NULL'), '; expected PRIMARY KEY (name), mark bigint NOT NULL'));
     END IF;
     -- A foreign key deletes marks with the rows of another table, and fires no trigger. Through a second
-    -- unique index the mark of another lease is written.
+    -- unique index the mark of another lease is written. Another trigger can write another mark.
     SELECT LEFT(MIN(what), 48) INTO found_more FROM (
         SELECT CONCAT('column ', column_name) AS what FROM information_schema.columns
             WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks'
@@ -173,6 +229,10 @@ BEGIN
         UNION ALL
         SELECT CONCAT('foreign key ', constraint_name) FROM information_schema.referential_constraints
             WHERE constraint_schema = DATABASE() AND table_name = 'ringfence_marks'
+        UNION ALL
+        SELECT CONCAT('trigger ', trigger_name) FROM information_schema.triggers
+            WHERE event_object_schema = DATABASE() AND event_object_table = 'ringfence_marks' AND trigger_name
+                NOT IN ('ringfence_marks_only_grow', 'ringfence_marks_seen', 'ringfence_marks_stay')
     ) AS more;
     IF found_more IS NOT NULL THEN
         CALL ringfence_refuse(CONCAT('WRONG_SHAPE: the ', found_more,
@@ -194,6 +254,10 @@ BEGIN
             'trigger ringfence_marks_seen is missing');
     END IF;
     SELECT mark INTO found FROM ringfence_marks WHERE name = lease FOR UPDATE;
+    IF NOT (found >= offered) OR found IS NULL THEN
+        CALL ringfence_refuse(CONCAT('MARK_KEPT: another trigger of ringfence_marks keeps the mark of lease "',
+            LEFT(lease, 24), '" below token ', offered));
+    END IF;
 END//
 
 CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_show_fence(

@@ -69,9 +69,17 @@
 //! by which the ceiling is judged. Have the pool reset it, by `COM_RESET_CONNECTION` for example.
 //!
 //! # What the server itself can lose
-//! With `innodb_flush_log_at_trx_commit` other than 1 a crash takes back the newest commits; a failover to
-//! an asynchronous replica does too. Either is a restore: see [`MysqlGuard::advance_to`]. A replica serves
-//! reads from before the advance: read from the primary what a write builds on.
+//! With `innodb_flush_log_at_trx_commit` other than 1 a power failure takes back the newest commits. Where there
+//! is a binary log, `sync_binlog` other than 1 does so too, whatever InnoDB has flushed: at the next start the
+//! server rolls back what is not in that log. **In MariaDB its default is 0**: set it to 1. A failover to an
+//! asynchronous replica takes back the newest commits as well. Each is a restore: see
+//! [`MysqlGuard::advance_to`]. A replica serves reads from before the advance: read from the primary what a write
+//! builds on.
+//!
+//! A replica applies rows without triggers, so what a primary sends late lowers a mark that was raised at the
+//! replica. Stop replication from a former primary before a promoted replica takes writes, as `RESET REPLICA` (or
+//! `SLAVE`) `ALL` does; MariaDB also refuses such a row with `slave_run_triggers_for_rbr = ENFORCE`, and then
+//! stops applying. `YES` does not help.
 
 mod connection;
 mod error;
@@ -390,9 +398,9 @@ impl MysqlGuard {
         let answer = statements.len() - 1;
         let error = match connection.send(&statements).await? {
             Told::Done(sets) => match mark_in(connection, sets.get(answer)) {
-                Some((_, false)) => MysqlError::Hidden,
-                Some((mark, true)) if mark <= fence.token => return Ok(()),
-                Some((mark, true)) => fence.overtaken_by(mark).into(),
+                Some((mark, true)) if mark == fence.token => return Ok(()),
+                Some((mark, true)) if mark > fence.token => fence.overtaken_by(mark).into(),
+                Some(_) => MysqlError::Hidden,
                 None => MysqlError::NotInstalled,
             },
             Told::Failed(_, source) => source.into(),

@@ -121,8 +121,11 @@ mod tests {
             assert!(body || !code.contains(";\n"), "{code}");
         }
         let count = |word: &str| MYSQL_MIGRATION.matches(word).count();
-        let made =
-            count("\nCREATE ") + count("\nSET SESSION") + count("\nSET @") + count("\nCALL ");
+        let made = count("\nDROP ")
+            + count("\nCREATE ")
+            + count("\nSET SESSION")
+            + count("\nSET @")
+            + count("\nCALL ");
         assert_eq!(statements.len(), made);
     }
 }

@@ -44,11 +44,12 @@ pub enum MysqlError {
     )]
     NotInstalled,
     /// The write of the mark has not met the marks: the session has a temporary table of their name, which
-    /// the server shows in their place, or the migration was an earlier release's. Nothing is admitted, and
-    /// no transaction is open.
+    /// the server shows in their place; the migration was an earlier release's; or another trigger has kept the
+    /// mark as it was. Nothing is admitted, and no transaction is open.
     #[error(
-        "a temporary table ringfence_marks hides the marks, or their trigger ringfence_marks_seen is \
-         missing; run DROP TEMPORARY TABLE ringfence_marks, or MysqlGuard::install"
+        "a temporary table ringfence_marks hides the marks, their trigger ringfence_marks_seen is missing, \
+         or another trigger keeps the mark as it was; run DROP TEMPORARY TABLE ringfence_marks, or \
+         MysqlGuard::install, which says what is wrong"
     )]
     Hidden,
     /// The table of marks is not in InnoDB. Any other engine keeps a mark whose data was rolled back,

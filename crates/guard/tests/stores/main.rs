@@ -1,6 +1,7 @@
 //! The guards whose stores are servers, against real ones.
 #![allow(clippy::unwrap_used)]
 
+mod mysql_owners;
 mod mysql_rules;
 mod mysql_sql;
 mod mysql_store;

@@ -3,19 +3,27 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use ringfence_core::{Fence, Refused};
+use ringfence_core::{Fence, FencingToken, Refused};
 use ringfence_guard::sql::MYSQL_MIGRATION;
 
 use super::client::{self, Ended, Passed, Value};
 use super::{
-    Failure, Global, Task, Work, busy, commits_by_itself, denied, refused, rejected, unavailable,
-    unknown, wrong_shape,
+    Failure, Global, Task, Work, busy, commits_by_itself, denied, not_owned, refused, rejected,
+    unavailable, unknown, wrong_shape,
 };
+use crate::cli::stderr::aside;
 
 /// What is printed on the way.
 const ADMITTED: &str = "admitted";
 const COMMITTING: &str = "committing";
 const DONE: &str = "done";
+/// What stands behind the nonce where the fence is not admitted: a number, or what is wrong.
+const CEILING: &str = "ceiling ";
+const MARK: &str = "mark ";
+const UNSEEN: &str = "mark 0";
+const VIEW: &str = "a view";
+/// The same, with the setting by which the server can lose what it has committed.
+const SYNC: &str = "sync_binlog ";
 
 /// The client program, in the order in which it is looked for.
 const PROGRAMS: [&str; 2] = ["mariadb", "mysql"];
@@ -68,7 +76,7 @@ const NAMES: &str = "SET NAMES utf8mb4;\n";
 const LOCK_WAIT_SECONDS_MAX: u64 = 31_536_000;
 
 /// The server's numbers of errors.
-const NO_SUCH_PROCEDURE: u32 = 1305;
+const NO_SUCH_TABLE: u32 = 1146;
 const BUSY: [u32; 4] = [1020, 1205, 1213, 1614];
 /// No such account, or one without the right.
 const DENIED: [u32; 8] = [1044, 1045, 1142, 1143, 1227, 1370, 1410, 1698];
@@ -88,9 +96,11 @@ Examples:
 ///
 /// One transaction: first the mark, then the script from stdin (16 MiB at most), then the commit. If a
 /// later holder has been here, the script is not run, and the exit code is 76. The table of marks and
-/// its procedures are created if they are absent. The transaction is one of XA, in which the server
+/// its procedures are created if they are absent; of these the command calls none, since another account can
+/// have made them. The transaction is one of XA, in which the server
 /// refuses each statement that would commit, as CREATE TABLE does; a Galera cluster has no such
-/// transactions. What the script's queries find is not printed. --timeout bounds the wait for another
+/// transactions. What the script's queries find is not printed. A server with a binary log keeps what it has
+/// acknowledged with sync_binlog = 1 alone (in MariaDB the default is 0); creating the marks warns of another. --timeout bounds the wait for another
 /// transaction, in whole seconds. It needs the program mariadb or mysql, which reads ~/.my.cnf.
 #[derive(clap::Args, Debug)]
 #[command(after_help = format!("{EXAMPLE}\n\n{}", crate::cli::EXIT_CODES_HELP))]
@@ -130,7 +140,7 @@ impl Mysql {
             Work::Write(fence, script) => (fence, script.as_str()),
         };
         let mut ended = client.write(fence, script)?;
-        if number(&ended) == Some(NO_SUCH_PROCEDURE) && !ended.has_passed(ADMITTED) {
+        if !ended.has_passed(ADMITTED) && lacks_migration(&ended) {
             client.install()?;
             ended = client.write(fence, script)?;
         }
@@ -149,20 +159,36 @@ impl Client {
     fn install(&self) -> Result<(), Failure> {
         let nonce = client::nonce();
         let session = self.session();
-        let input = format!("{session}{MYSQL_MIGRATION}\nSELECT '{nonce} {DONE}';\n");
-        judge(&self.run(input, &nonce)?, None)
+        // As MysqlGuard::install does: services that start together install together. It ends with the session.
+        let lock = format!("DO GET_LOCK('ringfence_install', {});\n", self.seconds());
+        let input = format!(
+            "{session}{lock}{MYSQL_MIGRATION}\nSELECT CONCAT('{nonce} {SYNC}', @@sync_binlog) FROM DUAL \
+             WHERE @@log_bin AND @@sync_binlog <> 1;\nSELECT '{nonce} {DONE}';\n"
+        );
+        let ended = self.run(input, &nonce)?;
+        judge(&ended, None)?;
+        if let Some(sync) = ended
+            .passed
+            .iter()
+            .find_map(|passed| passed.strip_prefix(SYNC))
+        {
+            aside(format!(
+                "warning: sync_binlog is {sync}: with a binary log, a power failure takes back marks and \
+                 writes that were acknowledged, also with innodb_flush_log_at_trx_commit = 1; set it to 1"
+            ));
+        }
+        Ok(())
     }
 
     fn write(&self, fence: &Fence, script: &str) -> Result<Ended, Failure> {
         let nonce = client::nonce();
-        let (name, token) = (&fence.name, fence.token);
-        // Neither a lease name nor a number can end a text in SQL.
         let input = format!(
-            "{session}XA START '{nonce}';\n\
-             CALL ringfence_show_fence('{name}', '{token}');\nSELECT '{nonce} {ADMITTED}';\n\
+            "{session}{ceiling}XA START '{nonce}';\n{admission}SELECT '{nonce} {ADMITTED}';\n\
              {script}\nDELIMITER ;\n{NAMES}XA END '{nonce}';\nSELECT '{nonce} {COMMITTING}';\n\
              XA COMMIT '{nonce}' ONE PHASE;\nSELECT '{nonce} {DONE}';\n",
             session = self.session(),
+            ceiling = judge_ceiling(fence, &nonce),
+            admission = admit(fence, &nonce),
             script = closed(script),
         );
         self.run(input, &nonce)
@@ -170,8 +196,12 @@ impl Client {
 
     /// What bounds the waits of the session: for rows, and for tables that another session has locked.
     fn session(&self) -> String {
-        let seconds = self.timeout.as_secs().clamp(1, LOCK_WAIT_SECONDS_MAX);
+        let seconds = self.seconds();
         format!("{NAMES}SET innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds};\n")
+    }
+
+    fn seconds(&self) -> u64 {
+        self.timeout.as_secs().clamp(1, LOCK_WAIT_SECONDS_MAX)
     }
 
     fn run(&self, input: String, nonce: &str) -> Result<Ended, Failure> {
@@ -194,6 +224,92 @@ impl Client {
         command.arg(&self.database);
         client::run(command, input, nonce, "mariadb-client")
     }
+}
+
+/// Prints the ceiling if the token is above it and above the mark, and that the marks are a view, whose columns
+/// can be functions of others. It reads before the transaction, whose first read makes its snapshot; a mark only
+/// grows meanwhile.
+///
+/// Neither a lease name nor a number can end a text in SQL.
+fn judge_ceiling(fence: &Fence, nonce: &str) -> String {
+    let (name, token) = (&fence.name, fence.token);
+    format!(
+        "SET @ringfence_view = EXISTS (SELECT 1 FROM information_schema.tables WHERE \
+         table_schema = DATABASE() AND table_name = 'ringfence_marks' AND table_type = 'VIEW');\n\
+         SELECT '{nonce} {VIEW}' FROM DUAL WHERE @ringfence_view;\n{view}\
+         SET @ringfence_greatest = CASE COALESCE(@ringfence_ceiling, '') \
+         WHEN 'off' THEN 9223372036854775807 \
+         WHEN '' THEN (FLOOR(UNIX_TIMESTAMP()) + 86400) * 1048576 \
+         ELSE CAST(@ringfence_ceiling AS SIGNED) END;\n\
+         SET @ringfence_high = {token} > @ringfence_greatest AND NOT EXISTS \
+         (SELECT 1 FROM ringfence_marks WHERE name = '{name}' AND mark >= {token});\n\
+         SELECT CONCAT('{nonce} {CEILING}', @ringfence_greatest) FROM DUAL WHERE @ringfence_high;\n{high}",
+        view = stop_if("@ringfence_view"),
+        high = stop_if("@ringfence_high"),
+    )
+}
+
+/// Writes the mark, also when it is equal, and prints what is there then if that is not the token.
+///
+/// It is what `ringfence_show_fence` does, without a procedure: one that an account has made which is not
+/// trusted would run with the rights of this one. The server shows no account who may change it.
+fn admit(fence: &Fence, nonce: &str) -> String {
+    let (name, token) = (&fence.name, fence.token);
+    format!(
+        "SET @ringfence_seen = NULL;\n\
+         INSERT INTO ringfence_marks (name, mark) VALUES ('{name}', {token}) ON DUPLICATE KEY UPDATE \
+         mark = GREATEST(mark, {token}), admissions = admissions + 1;\n\
+         SET @ringfence_mark = NULL;\nSELECT mark INTO @ringfence_mark FROM ringfence_marks WHERE name = '{name}' FOR UPDATE;\n\
+         SET @ringfence_mark = COALESCE(IF(@ringfence_seen IS NULL, 0, @ringfence_mark), 0);\n\
+         SELECT CONCAT('{nonce} {MARK}', @ringfence_mark) FROM DUAL WHERE @ringfence_mark <> {token};\n{other}",
+        other = stop_if(&format!("@ringfence_mark <> {token}")),
+    )
+}
+
+/// Fails if the condition is true, by preparing what is no statement: outside of procedures the server has no
+/// other way. The client stops there.
+fn stop_if(condition: &str) -> String {
+    format!(
+        "SET @ringfence_next = IF({condition}, 'ringfence stops', 'DO 0');\n\
+         PREPARE ringfence_next FROM @ringfence_next;\nDEALLOCATE PREPARE ringfence_next;\n"
+    )
+}
+
+/// Whether there is no table of marks, or it lacks the trigger that says that the mark was written.
+fn lacks_migration(ended: &Ended) -> bool {
+    number(ended) == Some(NO_SUCH_TABLE) || ended.has_passed(UNSEEN)
+}
+
+/// Why the statements of [`judge_ceiling`] and [`admit`] have stopped the client, if they have.
+fn stopped(ended: &Ended, fence: &Fence) -> Option<Failure> {
+    let number_of = |passed: &str, what: &str| passed.strip_prefix(what)?.parse::<u64>().ok();
+    ended.passed.iter().find_map(|passed| {
+        if passed == VIEW {
+            return Some(wrong_shape(
+                "WRONG_SHAPE: ringfence_marks is a view; expected a table of InnoDB: drop the view",
+            ));
+        }
+        if let Some(ceiling) = number_of(passed, CEILING) {
+            return Some(refused(&Refused::TokenTooHigh {
+                name: fence.name.clone(),
+                offered: fence.token,
+                ceiling: FencingToken::new(ceiling)?,
+            }));
+        }
+        let mark = number_of(passed, MARK)?;
+        Some(match FencingToken::new(mark) {
+            Some(mark) if mark > fence.token => refused(&fence.overtaken_by(mark)),
+            Some(mark) => rejected(&format!(
+                "MARK_KEPT: another trigger of ringfence_marks keeps the mark at {mark}, below token {}: \
+                 drop it",
+                fence.token
+            )),
+            None => rejected(
+                "HIDDEN_MARKS: the mark was not written: the trigger ringfence_marks_seen is missing, or \
+                 another one is in its way: run this with --install",
+            ),
+        })
+    })
 }
 
 /// The script with an end to its last statement, by the delimiter that it has set last.
@@ -236,6 +352,10 @@ const ERROR: &str = "ERROR ";
 
 /// How the migration begins the message about a table of marks that it has not made.
 const WRONG_SHAPE: &str = "WRONG_SHAPE: ";
+/// The same, about what another account has made.
+const NOT_OWNED: &str = "NOT_OWNED: ";
+const OWN: &str = "look at what that account has made; run this as that account if it is trusted, else drop its \
+     procedures ringfence_* and its triggers of the marks";
 
 fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     if ended.has_passed(DONE) && ended.status.success() {
@@ -244,10 +364,10 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     let line = error_of(ended);
     let message = line.split_once(": ").map_or(line, |(_, message)| message);
     if let Some(fence) = fence
-        && let Some(why) = Refused::from_message(fence, message)
         && !ended.has_passed(ADMITTED)
+        && let Some(why) = stopped(ended, fence)
     {
-        return Err(refused(&why));
+        return Err(why);
     }
     let number = number(ended);
     if ended.has_passed(COMMITTING) {
@@ -265,6 +385,7 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
         Some(number) if DENIED.contains(&number) => denied(message),
         Some(OF_CLIENT..) if !ended.has_passed(ADMITTED) => unavailable(line),
         _ if message.starts_with(WRONG_SHAPE) => wrong_shape(message),
+        _ if message.starts_with(NOT_OWNED) => not_owned(message, OWN),
         _ => rejected(message),
     })
 }
