@@ -129,14 +129,24 @@ pub struct PostgresGuard {
     ceiling: Ceiling,
 }
 
+/// How often [`PostgresGuard::install`] runs a migration whose snapshot was too old.
+pub const INSTALLS: u32 = 100;
+
 impl PostgresGuard {
-    /// Runs [`MIGRATION`]. Many may do so at a time.
+    /// Runs [`MIGRATION`]. Many may do so at a time. Where transactions are `REPEATABLE READ` or `SERIALIZABLE`
+    /// by default, it is repeated if another one was under way, [`INSTALLS`] times in all.
     ///
     /// # Errors
     /// [`PostgresError::Database`], if the role may not create the schema `ringfence`; also if there is
     /// a table of marks of another shape (`WRONG_SHAPE`) or a second one (`OTHER_MARKS`), or if what there
     /// is belongs to a role other than this one and no superuser (`NOT_OWNED`).
     pub async fn install(client: &Client) -> Result<(), PostgresError> {
+        for _ in 1..INSTALLS {
+            match client.batch_execute(MIGRATION).await {
+                Err(error) if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {}
+                done => return Ok(done?),
+            }
+        }
         Ok(client.batch_execute(MIGRATION).await?)
     }
 

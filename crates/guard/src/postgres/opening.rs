@@ -31,7 +31,9 @@ const PREPARE: &str = concat!(
      SET mark = CASE WHEN mark OPERATOR(pg_catalog.<=) $2 THEN $2 \
      ELSE ringfence.stale($1, mark, $2) END \
      WHERE name OPERATOR(pg_catalog.=) $1 RETURNING ",
-    told!()
+    told!(),
+    // What a trigger has made of it.
+    ", CASE WHEN mark OPERATOR(pg_catalog.=) $2 THEN $2 ELSE ringfence.stale($1, mark, $2) END"
 );
 
 /// How often one transaction may change its [`Way`] before it takes the one that always works.

@@ -160,6 +160,8 @@ fn triggers_that_do_not_hold_the_marks_are_replaced() {
                  FOR EACH ROW WHEN (NEW.mark < OLD.mark AND false) EXECUTE FUNCTION ringfence.mark_stays()",
             "DROP TRIGGER ringfence_marks_only_grow ON ringfence.marks",
             "ALTER TABLE ringfence.marks DISABLE TRIGGER ALL",
+            // As an earlier release has made them.
+            "ALTER TABLE ringfence.marks ENABLE TRIGGER ALL",
             "CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
              DROP TRIGGER ringfence_marks_only_grow ON ringfence.marks;
              CREATE TRIGGER ringfence_marks_only_grow BEFORE UPDATE ON ringfence.marks
@@ -169,6 +171,10 @@ fn triggers_that_do_not_hold_the_marks_are_replaced() {
             run(client, weaker).await;
             PostgresGuard::install(client).await.unwrap();
             refused(client, lower, "RF005", "MARK_STAYS").await;
+            // As what applies a replicated change does, which fires the triggers that fire always.
+            let applied = format!("SET session_replication_role = replica; {lower}");
+            refused(client, &applied, "RF005", "MARK_STAYS").await;
+            run(client, "RESET session_replication_role").await;
         }
         // Those that hold are left alone: to replace them takes a lock that waits for every writer.
         let triggers = "SELECT string_agg(oid::text, ' ') FROM pg_trigger
@@ -176,5 +182,76 @@ fn triggers_that_do_not_hold_the_marks_are_replaced() {
         let before = ask(client, triggers).await;
         PostgresGuard::install(client).await.unwrap();
         assert_eq!(ask(client, triggers).await, before);
+    });
+}
+
+/// It keeps the mark as it was, or the row away, so that every token would be admitted.
+#[test]
+fn a_trigger_that_keeps_the_mark_admits_nothing() {
+    installed("keeping", async |database| {
+        let client = &mut database.connect().await;
+        guard().advance(client, &fence("a#8")).await.unwrap();
+        for (body, event) in [
+            ("NEW.mark := OLD.mark; RETURN NEW", "UPDATE"),
+            ("RETURN NULL", "UPDATE"),
+            ("RETURN NULL", "INSERT OR UPDATE"),
+        ] {
+            let keeps = format!(
+                "CREATE OR REPLACE FUNCTION public.keeps() RETURNS trigger LANGUAGE plpgsql
+                     AS 'BEGIN {body}; END';
+                 CREATE TRIGGER keeps BEFORE {event} ON ringfence.marks FOR EACH ROW
+                     EXECUTE FUNCTION public.keeps()"
+            );
+            run(client, &keeps).await;
+            for token in [9, 8] {
+                let shown = fence(&format!("a#{token}"));
+                let wrote = guard().advance(client, &shown).await;
+                // An equal mark is there, if it was written.
+                let kept = token == 9 || body == "RETURN NULL";
+                assert_eq!(wrote.is_err(), kept, "{body}: {token}: {wrote:?}");
+            }
+            let says = "another trigger of ringfence.marks keeps the mark";
+            refused(client, "SELECT ringfence.admit('a', 9)", "RF005", says).await;
+            if event != "UPDATE" {
+                refused(client, "SELECT ringfence.admit('b', 9)", "RF005", says).await;
+            }
+            run(client, "DROP TRIGGER keeps ON ringfence.marks").await;
+        }
+        let other =
+            "DO $$ BEGIN IF to_regrole('keeper') IS NULL THEN CREATE ROLE keeper; END IF; END $$;
+            ALTER FUNCTION public.keeps() OWNER TO keeper;
+            CREATE TRIGGER keeps BEFORE UPDATE ON ringfence.marks FOR EACH ROW
+                EXECUTE FUNCTION public.keeps()";
+        run(client, other).await;
+        not_owned(
+            client,
+            "trigger keeps of ringfence.marks belongs to role \\\"keeper\\\"",
+        )
+        .await;
+    });
+}
+
+/// Each has the snapshot of its beginning.
+#[test]
+fn services_whose_transactions_are_repeatable_read_install_together() {
+    run_to_end(async {
+        let Some(database) = Database::create("repeatable").await else {
+            return;
+        };
+        let client = &database.connect().await;
+        for level in ["repeatable read", "serializable"] {
+            run(client, "DROP SCHEMA IF EXISTS ringfence CASCADE").await;
+            let set =
+                format!("ALTER DATABASE repeatable SET default_transaction_isolation = '{level}'");
+            run(client, &set).await;
+            let mut installing = tokio::task::JoinSet::new();
+            for _ in 0..6 {
+                let client = database.connect().await;
+                installing.spawn(async move { PostgresGuard::install(&client).await });
+            }
+            for done in installing.join_all().await {
+                done.unwrap();
+            }
+        }
     });
 }

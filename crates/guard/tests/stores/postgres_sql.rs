@@ -265,6 +265,27 @@ fn each_partition_of_a_guarded_table_needs_the_trigger() {
     });
 }
 
+/// As in a column of its own.
+#[test]
+fn a_name_of_any_collation_is_one_of_a_lease() {
+    installed("collations", async |database| {
+        let client = &database.connect().await;
+        for collation in ["\"C\"", "\"POSIX\"", "\"default\"", "\"ucs_basic\""] {
+            for call in [
+                "admit(lease, 9)",
+                "advance(lease, 9)",
+                "advance_to(lease, 9)",
+                "token(lease, lease || '#9')",
+            ] {
+                let sql = format!(
+                    "SELECT ringfence.{call} FROM (SELECT 'a' COLLATE {collation} AS lease) AS jobs"
+                );
+                assert_eq!(ask(client, &sql).await.as_deref(), Ok("9"), "{sql}");
+            }
+        }
+    });
+}
+
 /// Without the key a lease has several marks, and any of them is compared.
 #[test]
 fn a_table_of_marks_of_another_shape_is_refused_in_postgres() {

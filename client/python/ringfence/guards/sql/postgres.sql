@@ -21,8 +21,11 @@
 --   CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON balance
 --       FOR EACH STATEMENT EXECUTE FUNCTION ringfence.guarded('bank/balance');
 --
--- A partitioned table needs it on each of its partitions, too: a statement that names a partition
--- does not fire the trigger of the table above it.
+-- A partitioned table needs it on each of its partitions, too, and a table with INHERITS children on each of
+-- these: a statement that names one of them does not fire the trigger of the table above it.
+--
+-- A PREPARE TRANSACTION keeps the mark until COMMIT PREPARED or ROLLBACK PREPARED, also when its session is
+-- gone and the server was restarted, and the next holder waits for it: see pg_prepared_xacts.
 --
 -- A new holder, before its first read:
 --
@@ -35,7 +38,8 @@
 --   RF002     WRONG_LEASE           the fence is of another lease
 --   RF003     MISSING_FENCE         no resource or no token was given
 --   RF004     MALFORMED_FENCE       no lease name, or no token: 1 to 9223372036854775807
---   RF005     MARK_STAYS            an attempt to lower, rename or delete a mark
+--   RF005     MARK_STAYS            an attempt to lower, rename or delete a mark; or a trigger that this
+--                                   file has not made has kept a mark as it was
 --   RF006     TOKEN_TOO_HIGH        ringfence.admit or ringfence.advance was shown a token above
 --                                   (now + 1 day) * 2^20, with this server's clock in seconds since
 --                                   1970, and above the mark: it was made up, or the clock is more
@@ -44,7 +48,8 @@
 -- Where tokens do not follow the clock, SET ringfence.ceiling = 'off' switches RF006 off for a session,
 -- ALTER ROLE or ALTER DATABASE for all; a number in its place is the ceiling itself.
 --
--- 40001 and 40P01 say, as always, that the whole transaction is to be repeated.
+-- 40001 and 40P01 say, as always, that the whole transaction is to be repeated; so does the 40001 of this file
+-- where another session runs it and the transaction is REPEATABLE READ or SERIALIZABLE.
 --
 -- This file itself fails with
 --
@@ -62,8 +67,13 @@
 -- that release fail from then on, and write nothing. Once ringfence.marks is there, objects of those names
 -- that belong to others are of no account.
 --
+-- Leave ringfence.marks out of publications, or make sure that nothing raises marks at the subscriber: there
+-- a row whose mark is below the one in the table is refused with RF005, and the subscription stops. Were it
+-- taken, a token that is stale would be admitted.
+--
 -- The functions run with the rights of their caller, who needs SELECT, INSERT and UPDATE on
--- ringfence.marks. Not DELETE: no row of it is ever deleted. To run this file takes CREATE on the
+-- ringfence.marks. Not DELETE: no row of it is ever deleted. Nor TRIGGER, which GRANT ALL contains: a trigger
+-- runs with the rights of each caller. To run this file takes CREATE on the
 -- database, or, where the schema is there, to own it.
 --
 -- It is one statement, so that it happens as a whole or not at all, however a client sends it. In it names
@@ -78,13 +88,27 @@ DECLARE
     trusted pg_catalog.oid[];
     homes pg_catalog.oid[];
     one pg_catalog.record;
+    others_ran boolean;
 BEGIN
     session_path := pg_catalog.current_setting('search_path');
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
     -- Services that start together install together; `CREATE ... IF NOT EXISTS` alone fails for all but one
     -- of them then. The number is "ringfenc" in ASCII.
-    PERFORM pg_advisory_xact_lock(8244241983257013859);
+    others_ran := NOT pg_try_advisory_xact_lock(8244241983257013859);
+    IF others_ran THEN
+        PERFORM pg_advisory_xact_lock(8244241983257013859);
+    END IF;
+    -- In these a statement keeps the snapshot that it began with, so that what another run has made meanwhile
+    -- is there and cannot be seen.
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND (
+        others_ran OR to_regclass('ringfence.marks') IS NOT NULL
+            AND NOT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('ringfence.marks'))
+    ) THEN
+        RAISE EXCEPTION 'another session has run this migration meanwhile; nothing was changed'
+            USING ERRCODE = 'serialization_failure',
+                  HINT = 'Run it again.';
+    END IF;
 
     -- Not the roles that were granted to this one: up to PostgreSQL 14 a role can grant itself to any other.
     SELECT array_agg(oid) INTO trusted FROM pg_roles WHERE rolsuper OR rolname = current_user;
@@ -114,6 +138,10 @@ BEGIN
         UNION ALL
         SELECT format('function %s', oid::regprocedure), proowner FROM pg_proc
             WHERE pronamespace = 'ringfence'::regnamespace
+        UNION ALL
+        SELECT format('trigger %I of ringfence.marks', tgname), proowner
+            FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
+            WHERE tgrelid = to_regclass('ringfence.marks') AND NOT tgisinternal
         UNION ALL
         SELECT format('table %s', oid::regclass), relowner FROM pg_class
             WHERE relname = 'ringfence_marks' AND relkind IN ('r', 'p') AND relpersistence <> 't'
@@ -219,11 +247,12 @@ BEGIN
     END
     $$;
 
-    -- Those of this file alone: what another function does, or another condition lets pass, is none.
+    -- They fire always: what replication applies, and a session with session_replication_role = replica, would
+    -- pass by those that do not. Those of this file alone: what another function does, or another condition lets pass, is none.
     IF (
         SELECT count(*) FROM pg_trigger
         WHERE tgrelid = 'ringfence.marks'::regclass AND tgfoid = 'ringfence.mark_stays()'::regprocedure
-            AND tgenabled IN ('O', 'A') AND tgattr = '' AND (
+            AND tgenabled = 'A' AND tgattr = '' AND (
                 (tgname = 'ringfence_marks_only_grow' AND tgtype = 19 AND pg_get_triggerdef(oid)
                     ~ 'WHEN \(+new\.mark < old\.mark\) OR \(new\.name <> old\.name\)+ EXECUTE')
                 OR (tgname = 'ringfence_marks_stay' AND tgtype = 11 AND tgqual IS NULL)
@@ -243,12 +272,21 @@ BEGIN
             FOR EACH ROW EXECUTE FUNCTION ringfence.mark_stays();
         CREATE TRIGGER ringfence_marks_stay_all BEFORE TRUNCATE ON ringfence.marks
             FOR EACH STATEMENT EXECUTE FUNCTION ringfence.mark_stays();
+        ALTER TABLE ringfence.marks ENABLE ALWAYS TRIGGER ringfence_marks_only_grow;
+        ALTER TABLE ringfence.marks ENABLE ALWAYS TRIGGER ringfence_marks_stay;
+        ALTER TABLE ringfence.marks ENABLE ALWAYS TRIGGER ringfence_marks_stay_all;
     END IF;
 
-    -- Refuses a token that was overtaken.
+    -- Refuses a token that was overtaken, or whose mark was not written.
     CREATE OR REPLACE FUNCTION ringfence.stale(lease text, current_mark bigint, offered bigint)
     RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     BEGIN
+        IF current_mark <= offered OR current_mark IS NULL THEN
+            RAISE EXCEPTION 'MARK_STAYS: another trigger of ringfence.marks keeps the mark of lease "%" at %, '
+                'below token %', lease, coalesce(current_mark::text, 'none'), offered
+                USING ERRCODE = 'RF005',
+                      HINT = 'Drop that trigger. Nothing was written.';
+        END IF;
         RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
             offered, lease, current_mark
             USING ERRCODE = 'RF001',
@@ -261,18 +299,24 @@ BEGIN
     -- checked name and token.
     --
     -- The mark is written also when it is equal: only a write keeps the next grant out until the commit,
-    -- at every isolation level.
+    -- at every isolation level. Then it is looked at: a trigger of others can write another one, or none.
     CREATE OR REPLACE FUNCTION ringfence.raise_mark(lease text, offered bigint) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     DECLARE
         current_mark bigint;
     BEGIN
-        LOOP
-            UPDATE ringfence.marks SET mark = offered WHERE name = lease AND mark <= offered;
+        -- Another transaction may make the row, or raise its mark, between two statements: then it looks again.
+        -- Rows stay, and marks only grow, so that twice is enough.
+        FOR attempt IN 1..3 LOOP
+            UPDATE ringfence.marks SET mark = offered WHERE name = lease COLLATE "C" AND mark <= offered
+                RETURNING mark INTO current_mark;
             IF FOUND THEN
+                IF current_mark <> offered THEN
+                    PERFORM ringfence.stale(lease, current_mark, offered);
+                END IF;
                 RETURN offered;
             END IF;
-            SELECT mark INTO current_mark FROM ringfence.marks WHERE name = lease;
+            SELECT mark INTO current_mark FROM ringfence.marks WHERE name = lease COLLATE "C";
             IF current_mark > offered THEN
                 PERFORM ringfence.stale(lease, current_mark, offered);
             END IF;
@@ -282,13 +326,16 @@ BEGIN
                         USING ERRCODE = 'RF004';
                 END IF;
                 INSERT INTO ringfence.marks (name, mark) VALUES (lease, offered)
-                    ON CONFLICT (name) DO NOTHING;
+                    ON CONFLICT (name) DO NOTHING RETURNING mark INTO current_mark;
                 IF FOUND THEN
+                    IF current_mark <> offered THEN
+                        PERFORM ringfence.stale(lease, current_mark, offered);
+                    END IF;
                     RETURN offered;
                 END IF;
             END IF;
-            -- Another transaction made the row, or raised its mark, between two statements: look again.
         END LOOP;
+        RETURN ringfence.stale(lease, current_mark, offered);
     END
     $$;
 
@@ -324,7 +371,7 @@ BEGIN
     BEGIN
         -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
         IF offered > ceiling AND NOT EXISTS (
-            SELECT FROM ringfence.marks WHERE name = resource AND mark >= offered
+            SELECT FROM ringfence.marks WHERE name = resource COLLATE "C" AND mark >= offered
         ) THEN
             RAISE EXCEPTION 'TOKEN_TOO_HIGH: token % of lease "%" is above the ceiling %',
                 offered, resource, ceiling
@@ -352,7 +399,7 @@ BEGIN
     DECLARE
         current_mark bigint;
     BEGIN
-        SELECT mark INTO current_mark FROM ringfence.marks WHERE name = resource FOR UPDATE;
+        SELECT mark INTO current_mark FROM ringfence.marks WHERE name = resource COLLATE "C" FOR UPDATE;
         IF current_mark >= floor THEN
             RETURN current_mark;
         END IF;
@@ -377,7 +424,7 @@ BEGIN
             RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no fence; a fence is NAME#TOKEN', left(fence, 64)
                 USING ERRCODE = 'RF004';
         END IF;
-        IF parts[1] IS DISTINCT FROM resource THEN
+        IF parts[1] COLLATE "C" IS DISTINCT FROM resource COLLATE "C" THEN
             RAISE EXCEPTION 'WRONG_LEASE: the fence is of lease "%", but this is guarded by lease "%"',
                 parts[1], resource USING ERRCODE = 'RF002';
         END IF;
@@ -392,7 +439,7 @@ BEGIN
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
     BEGIN
         PERFORM FROM ringfence.marks
-            WHERE name = TG_ARGV[0] AND xmin::text::bigint = txid_current() % 4294967296;
+            WHERE name = TG_ARGV[0] COLLATE "C" AND xmin::text::bigint = txid_current() % 4294967296;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'MISSING_FENCE: table "%" is guarded by lease "%", and this transaction has '
                 'not admitted a fence of it', TG_TABLE_NAME, coalesce(TG_ARGV[0], '(none)')
