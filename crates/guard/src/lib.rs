@@ -54,8 +54,8 @@
 //! | this process | always there: [`Guard`] | beside the guard | [`Guard::with`]: no effect of an older grant begins or ends after a newer one was admitted; [`Guard::admit`] alone is the check of an instant | the mark, with the process |
 //! | SQLite | `sqlite` | a row of the same file | mark and data change in one transaction, in any journal mode but `OFF` | with `synchronous` below `EXTRA`, or below `FULL` in WAL mode, a power failure takes back the newest commits |
 //! | sled 1.0 | `sled` | a key of the same directory | mark and data change in one batch, flushed before it is acknowledged | nothing acknowledged, while the disk keeps what it has synced |
-//! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby, the newest commits |
-//! | MariaDB 10.6 and later, MySQL 8.0.29 and later (tested: MariaDB) | `mysql`; other languages call the procedures | a row of the same database, in InnoDB | mark and data change in one transaction, at every isolation level, for tables of InnoDB | with `innodb_flush_log_at_trx_commit` below 1, or in a failover to an asynchronous replica, the newest commits |
+//! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby or a logical subscriber, the newest commits |
+//! | MariaDB 10.6 and later, MySQL 8.0.29 and later (tested: MariaDB) | `mysql`; other languages call the procedures | a row of the same database, in InnoDB | mark and data change in one transaction, at every isolation level, for tables of InnoDB | with `innodb_flush_log_at_trx_commit` other than 1, with a binary log and `sync_binlog` other than 1 (in MariaDB the default is 0), or in a failover to an asynchronous replica, the newest commits |
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
 //! | S3 and its like, with conditional writes (tested: versitygw) | `s3` | in the object itself, in front of its body | mark and body change in one conditional write; one mark for each object | nothing acknowledged, in one bucket; a failover to a replica of the bucket loses the newest writes |
 //!
@@ -82,7 +82,7 @@
 //! |---|---|---|
 //! | this process | [`Guard`] | never |
 //! | SQLite | `sqlite::SqliteSeal` | with `synchronous` below `EXTRA`, or below `FULL` in WAL mode; with the journal in memory or off |
-//! | PostgreSQL | `postgres::PostgresSeal` | with `fsync` or `synchronous_commit` off; with replicas of which none is synchronous, or if the wait for one was cancelled |
+//! | PostgreSQL | `postgres::PostgresSeal` | with `fsync` or `synchronous_commit` off; with replicas of which none is a synchronous physical standby, or where the role cannot see that (`pg_monitor`); with `remote_write`; if the wait for a standby was cancelled |
 //! | others, and pools of connections | [`sealable_fn`] | as the program says; `RedisGuard::hazards` lists what it is for Redis |
 //!
 //! [`conformance`] is the test that all of the first table pass against their real store, published

@@ -49,6 +49,7 @@
 //! | `appendfsync everysec` (the default) | about the last second | power or the machine fails |
 //! | `appendfsync no` | what the system had not written yet | power or the machine fails |
 //! | `appendfsync always` | nothing that was acknowledged | |
+//! | `no-appendfsync-on-rewrite yes` | what came while the server saved or rewrote its file | power or the machine fails |
 //! | replicas, Sentinel, Cluster | what the new primary had not received; `WAIT` makes it rarer, not impossible | failover |
 //! | `maxmemory-policy allkeys-*` | the mark alone, at any moment: **the guard is void** | memory is full |
 //! | `DEL`, `EXPIRE` of the mark, `FLUSHDB` | the mark | by hand |

@@ -17,14 +17,28 @@ use crate::{Fence, SealAnswer, Sealable, Sealing};
 /// Whatever the role has set: a wait for a standby that was cancelled is a warning.
 const WARNINGS: &str = "SET client_min_messages = warning";
 
-/// What a commit of this connection outlives: the server's settings, and how many replicas receive it
-/// or may ask for it.
-const DURABILITY: &str = "SELECT pg_catalog.current_setting('fsync') OPERATOR(pg_catalog.=) 'on', \
-    pg_catalog.current_setting('synchronous_commit'), \
-    pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '', \
-    (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication) \
-    OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots \
-    WHERE slot_type OPERATOR(pg_catalog.=) 'physical')";
+/// What a commit of this connection outlives: the server's settings, how many replicas receive it or may ask for
+/// it, and whether one that was waited for can take over.
+///
+/// A logical subscriber cannot: it has the tables that were published. Where a commit waits for any of several,
+/// one of which is such a subscriber, it alone may have answered. What a role without the rights of `pg_monitor`
+/// asks of a replica is NULL.
+const DURABILITY: &str = "WITH replicas AS ( \
+     SELECT sync_state, EXISTS (SELECT FROM pg_catalog.pg_replication_slots s \
+     WHERE s.active_pid OPERATOR(pg_catalog.=) r.pid AND s.slot_type OPERATOR(pg_catalog.=) 'logical') AS logical \
+     FROM pg_catalog.pg_stat_replication r) \
+     SELECT pg_catalog.current_setting('fsync') OPERATOR(pg_catalog.=) 'on', \
+     pg_catalog.current_setting('synchronous_commit'), \
+     pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '', \
+     (SELECT pg_catalog.count(*) FROM replicas) \
+     OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots \
+     WHERE slot_type OPERATOR(pg_catalog.=) 'physical'), \
+     EXISTS (SELECT FROM replicas WHERE NOT logical AND (sync_state OPERATOR(pg_catalog.=) 'sync' \
+     OR sync_state OPERATOR(pg_catalog.=) 'quorum' AND NOT EXISTS \
+     (SELECT FROM replicas WHERE logical AND sync_state OPERATOR(pg_catalog.=) 'quorum'))), \
+     EXISTS (SELECT FROM replicas WHERE sync_state IS NULL), \
+     EXISTS (SELECT FROM pg_catalog.pg_class WHERE relpersistence OPERATOR(pg_catalog.<>) 'p' \
+     AND oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('ringfence.marks'))";
 
 /// A seal under way.
 type Running = Pin<Box<dyn Future<Output = SealAnswer> + Send>>;
@@ -36,8 +50,11 @@ type Run = dyn Fn(PostgresGuard, Fence, bool) -> Running + Send + Sync;
 /// [`Sealable`](crate::Sealable). Each seal has a connection of its own.
 ///
 /// A database that can lose what it has committed counts as unsealed: with `fsync` or
-/// `synchronous_commit` off, and where there are replicas and none of them is synchronous. The server
-/// is asked each time. A standby that is not connected and has no slot is unknown to it. Unsealed is also
+/// `synchronous_commit` off, with an unlogged table of marks, and where there are replicas and no physical
+/// standby is synchronous, or `synchronous_commit` is `local` or `remote_write`. A logical subscriber is no such
+/// standby. The server is asked each time; where there are replicas it tells a role with the rights of
+/// `pg_monitor` alone, and to others the database counts as unsealed. A standby that is not connected and has no
+/// slot is unknown to it. Unsealed is also
 /// a commit whose wait for a synchronous standby was cancelled: the server warns of it.
 ///
 /// A seal that is dropped while it waits for the transaction of a former holder keeps its connection, and
@@ -236,15 +253,34 @@ async fn driven<T: TlsStream + Unpin, R>(
 async fn durability(client: &Client) -> Result<SealAnswer, PostgresError> {
     let row = client.query_one(DURABILITY, &[]).await?;
     let (fsync, commit): (bool, String) = (row.get(0), row.get(1));
-    let (has_synchronous, replicas): (bool, i64) = (row.get(2), row.get(3));
+    let (names, replicas): (bool, i64) = (row.get(2), row.get(3));
+    let (synchronous, hidden, unlogged): (bool, bool, bool) = (row.get(4), row.get(5), row.get(6));
+    let late =
+        format!("{replicas} replica(s) or slots receive commits after they are acknowledged");
     let loses = if !fsync {
         Some("fsync is off: a crash takes back the newest commits".to_owned())
+    } else if unlogged {
+        Some("ringfence.marks is unlogged: a crash empties it".to_owned())
     } else if commit == "off" {
         Some("synchronous_commit is off: a crash takes back the newest commits".to_owned())
-    } else if replicas > 0 && (!has_synchronous || commit == "local") {
+    } else if replicas == 0 {
+        None
+    } else if !names {
+        Some(format!("{late}; set synchronous_standby_names"))
+    } else if commit == "local" || commit == "remote_write" {
         Some(format!(
-            "{replicas} replica(s) or slots receive commits after they are acknowledged; set \
-             synchronous_standby_names"
+            "{late}, as synchronous_commit is {commit}; set it to on"
+        ))
+    } else if hidden {
+        Some(
+            "this role cannot see whether a replica is a synchronous standby: grant it pg_monitor, or use \
+             survives_failover"
+                .to_owned(),
+        )
+    } else if !synchronous {
+        Some(format!(
+            "{late}; no synchronous one is a physical standby: name one in synchronous_standby_names, and \
+             no logical subscriber"
         ))
     } else {
         None

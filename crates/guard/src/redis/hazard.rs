@@ -27,6 +27,12 @@ pub enum Hazard {
         /// The policy.
         policy: String,
     },
+    /// It syncs nothing while a child of it writes a snapshot or a new append-only file.
+    #[error(
+        "no-appendfsync-on-rewrite yes: while the server saves or rewrites, it acknowledges writes that a \
+         power failure takes back; set no"
+    )]
+    SyncsLaterOnRewrite,
     /// It has replicas, which receive writes after they are acknowledged.
     #[error("{count} replica(s) receive writes after they are acknowledged; a failover loses some")]
     Replicas {
@@ -78,6 +84,9 @@ pub(super) async fn find(connection: &mut impl ConnectionLike) -> Result<Vec<Haz
     let policy: String = setting(connection, "appendfsync").await?;
     if policy != "always" {
         hazards.push(Hazard::SyncsLater { policy });
+    }
+    if setting::<_, String>(connection, "no-appendfsync-on-rewrite").await? != "no" {
+        hazards.push(Hazard::SyncsLaterOnRewrite);
     }
     Ok(hazards)
 }

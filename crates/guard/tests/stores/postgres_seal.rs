@@ -1,5 +1,6 @@
 //! The guard in PostgreSQL as a holder's client seals it.
 
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ringfence_guard::postgres::{PostgresError, PostgresGuard, PostgresSeal};
@@ -8,6 +9,7 @@ use ringfence_guard::{Refused, SealAnswer, Sealable};
 use tokio_postgres::{Client, NoTls};
 
 use crate::servers::Disk;
+use crate::servers::machine::find;
 use crate::servers::postgres::Postgres;
 use crate::{fence, run_to_end};
 
@@ -160,6 +162,114 @@ fn a_wait_for_a_standby_that_was_cancelled_is_not_durable() {
         }
         set_standbys(&client, "").await;
         assert_eq!(ask(&server, "", 10).await, SealAnswer::Durable);
+    });
+}
+
+/// A program of PostgreSQL that receives the log as a standby or a subscriber does. Dropping it ends it.
+struct Receiver(Child);
+
+impl Receiver {
+    fn start(server: &Postgres, program: &str, name: &str, arguments: &[&str]) -> Self {
+        let program = find(program, "postgresql-client").unwrap();
+        let at = format!(
+            "host=127.0.0.1 port={} user=postgres dbname={DATABASE} application_name={name}",
+            server.port()
+        );
+        let mut command = Command::new(program);
+        command.args(["--no-loop", "--status-interval=1", "--dbname", &at]);
+        command.args(arguments).stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+async fn until(client: &Client, condition: &str) {
+    while !client
+        .query_one(&format!("SELECT {condition}"), &[])
+        .await
+        .unwrap()
+        .get::<_, bool>(0)
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// It cannot take over, though the server waits for it.
+#[test]
+fn a_logical_subscriber_is_no_standby_that_makes_a_seal_durable() {
+    run_to_end(async {
+        let Some(mut server) = Postgres::start(Disk::Real) else {
+            return;
+        };
+        let client = server.connect(DATABASE).await;
+        let logical = "ALTER SYSTEM SET wal_level = 'logical'";
+        client.batch_execute(logical).await.unwrap();
+        drop(client);
+        server.crash();
+        let client = server.connect(DATABASE).await;
+        PostgresGuard::install(&client).await.unwrap();
+        let prepare = "SET synchronous_commit = local; CREATE ROLE service LOGIN;
+            GRANT USAGE ON SCHEMA ringfence TO service;
+            GRANT SELECT, INSERT, UPDATE ON ringfence.marks TO service;
+            SELECT pg_create_logical_replication_slot('subscriber', 'test_decoding')";
+        client.batch_execute(prepare).await.unwrap();
+        let arguments = [
+            "--slot=subscriber",
+            "--start",
+            "--file=-",
+            "--fsync-interval=1",
+        ];
+        let subscriber = Receiver::start(&server, "pg_recvlogical", "subscriber", &arguments);
+        set_standbys(&client, "subscriber").await;
+        let synchronous = |name: &str| {
+            format!(
+                "EXISTS (SELECT FROM pg_stat_replication
+                 WHERE application_name = '{name}' AND sync_state <> 'async')"
+            )
+        };
+        until(&client, &synchronous("subscriber")).await;
+        let answer = ask(&server, "", 9).await;
+        assert!(lost(&answer).contains("physical standby"), "{answer:?}");
+
+        // It may have answered alone.
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().to_str().unwrap();
+        let arguments = ["--synchronous", "--directory", folder];
+        let standby = Receiver::start(&server, "pg_receivewal", "standby", &arguments);
+        set_standbys(&client, "ANY 1 (subscriber, standby)").await;
+        until(&client, &synchronous("standby")).await;
+        let answer = ask(&server, "", 10).await;
+        assert!(lost(&answer).contains("physical standby"), "{answer:?}");
+
+        set_standbys(&client, "FIRST 2 (subscriber, standby)").await;
+        let both = "(SELECT count(*) = 2 FROM pg_stat_replication WHERE sync_state = 'sync')";
+        until(&client, both).await;
+        assert_eq!(ask(&server, "", 11).await, SealAnswer::Durable);
+        let late = ask(&server, "-c synchronous_commit=remote_write", 12).await;
+        assert!(lost(&late).contains("remote_write"), "{late:?}");
+        drop(subscriber);
+        set_standbys(&client, "standby").await;
+        assert_eq!(ask(&server, "", 13).await, SealAnswer::Durable);
+        // A session may take another role: what it may see is that one's.
+        let unseen = ask(&server, "-c role=service", 14).await;
+        assert!(lost(&unseen).contains("pg_monitor"), "{unseen:?}");
+        drop(standby);
+        set_standbys(&client, "").await;
+        client
+            .batch_execute(
+                "SELECT pg_drop_replication_slot('subscriber');
+                 ALTER TABLE ringfence.marks SET UNLOGGED",
+            )
+            .await
+            .unwrap();
+        let unlogged = ask(&server, "", 15).await;
+        assert!(lost(&unlogged).contains("unlogged"), "{unlogged:?}");
     });
 }
 

@@ -67,6 +67,12 @@ fn each_hazard_is_found() {
         set(&mut redis, "maxmemory-policy", "allkeys-lru").await;
         // Without a limit nothing is ever evicted.
         assert_eq!(RedisGuard::hazards(&mut redis).await.unwrap(), []);
+        set(&mut redis, "no-appendfsync-on-rewrite", "yes").await;
+        assert_eq!(
+            RedisGuard::hazards(&mut redis).await.unwrap(),
+            [Hazard::SyncsLaterOnRewrite]
+        );
+        set(&mut redis, "no-appendfsync-on-rewrite", "no").await;
         set(&mut redis, "maxmemory", "1gb").await;
         set(&mut redis, "appendfsync", "everysec").await;
         let policy = |policy: &str| policy.to_owned();

@@ -138,6 +138,15 @@ fn marks_that_were_renamed_are_missed_when_the_guard_is_installed_again() {
     still_guarded(&mut connection, back);
 }
 
+#[test]
+fn a_trigger_of_the_program_may_have_a_name_that_begins_like_those_of_the_marks() {
+    let mut connection = advanced();
+    let own = "CREATE TRIGGER ringfence_marks_of_mine BEFORE INSERT ON datum BEGIN SELECT 1; END";
+    connection.execute_batch(own).unwrap();
+    SqliteGuard::install(&connection).unwrap();
+    still_guarded(&mut connection, own);
+}
+
 /// A trigger that ignores the write would have it look as if it had been made.
 #[test]
 fn a_mark_that_is_not_written_admits_nothing() {
