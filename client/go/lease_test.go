@@ -102,7 +102,7 @@ func TestACopyOfALeaseIsLostWithIt(t *testing.T) {
 }
 
 func TestGoVetRefusesACopyOfALease(t *testing.T) {
-	told, err := exec.CommandContext(within(t, time.Minute), "go", "vet", "./testdata/copied").CombinedOutput()
+	told, err := exec.CommandContext(within(t, 5*time.Minute), "go", "vet", "./testdata/copied").CombinedOutput()
 	if err == nil || !strings.Contains(string(told), "copies lock value from *lease") {
 		t.Errorf("%v %s", err, told)
 	}

@@ -251,8 +251,8 @@ async fn acts(world: &World, ask: v1::ListActsRequest) -> v1::ListActsResponse {
 async fn acts_are_listed_a_page_at_a_time_and_what_is_refused_is_none() {
     let world = World::new().await;
     world.allow(&rule("admin", Verb::Admin, "")).await;
-    let unban = v1::AccessChange {
-        change: Some(v1::access_change::Change::Unban("token:x".into())),
+    let ban = v1::AccessChange {
+        change: Some(v1::access_change::Change::Ban("token:x".into())),
     };
     let (cluster, based_on) = world.alone.node.read(|machine| {
         let cluster = machine.cluster().unwrap();
@@ -261,7 +261,7 @@ async fn acts_are_listed_a_page_at_a_time_and_what_is_refused_is_none() {
     let change = v1::ChangeAccessRequest {
         cluster_id: cluster.clone().into(),
         based_on,
-        changes: vec![unban],
+        changes: vec![ban],
     }
     .encode_to_vec();
     let (alice, admin) = (who("alice"), who("admin"));
@@ -275,7 +275,7 @@ async fn acts_are_listed_a_page_at_a_time_and_what_is_refused_is_none() {
     let expected = [
         "access: mode enforced",
         "access: grant cert:cn:admin admin",
-        "access: unban token:x",
+        "access: ban token:x",
     ];
     assert_eq!(texts, expected);
     let last = all.acts.last().unwrap();
@@ -332,8 +332,8 @@ async fn a_reader_learns_that_acts_have_fallen_out() {
     world.allow(&rule("admin", Verb::Admin, "")).await;
     for n in 0..ringfence_core::AUDIT_RECORDS_MAX {
         let name = format!("token:t{n}");
-        let unban = AccessChange::Unban(Principal::parse(&name).unwrap());
-        world.change(vec![unban]).await;
+        let ban = AccessChange::Ban(Principal::parse(&name).unwrap());
+        world.change(vec![ban]).await;
     }
     let first = acts(&world, v1::ListActsRequest::default()).await;
     assert!(first.compacted);
