@@ -84,7 +84,7 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_S
 DELIMITER //
 
 -- Fails unless what is there belongs to the account that runs this file, or to one that may do anything: who
--- has made a procedure may change it later, and it runs with the rights of its caller. It is made anew each
+-- has made a procedure may change it later, and it runs with the rights of its caller. It is made again each
 -- time, since one of that name could be a stranger's; the others keep the rights that were granted on them.
 DROP PROCEDURE IF EXISTS ringfence_check_owner//
 

@@ -248,7 +248,8 @@ BEGIN
     $$;
 
     -- They fire always: what replication applies, and a session with session_replication_role = replica, would
-    -- pass by those that do not. Those of this file alone: what another function does, or another condition lets pass, is none.
+    -- pass by those that do not. Those of this file alone: what another function does, or another condition
+    -- lets pass, is none.
     IF (
         SELECT count(*) FROM pg_trigger
         WHERE tgrelid = 'ringfence.marks'::regclass AND tgfoid = 'ringfence.mark_stays()'::regprocedure

@@ -441,10 +441,8 @@ fn shape(connection: &Connection) -> Result<String, SqliteError> {
 /// The table that has the triggers of the marks under another name. They go with a table that is renamed.
 fn renamed(connection: &Connection) -> Result<Option<String>, SqliteError> {
     let table = "SELECT tbl_name FROM main.sqlite_master
-        WHERE type = 'trigger' AND name COLLATE NOCASE IN ('ringfence_marks_no_stale_token',
-            'ringfence_marks_no_index_at_insert', 'ringfence_marks_no_index_at_update',
-            'ringfence_marks_only_grow', 'ringfence_marks_stay')
-            AND tbl_name <> 'ringfence_marks' COLLATE NOCASE";
+        WHERE type = 'trigger' AND substr(lower(name), 17) IN ('no_stale_token', 'only_grow', 'stay', 'no_index_at_insert',
+            'no_index_at_update') AND name LIKE 'ringfence\\_marks\\_%' ESCAPE '\\' AND tbl_name <> 'ringfence_marks' COLLATE NOCASE";
     let found = connection.query_row(table, [], |row| row.get(0));
     Ok(found.optional()?)
 }

@@ -38,7 +38,7 @@ fn procedures_that_another_account_has_made_are_refused() {
             not_owned(&database, &says).await;
             done(&database, &format!("DROP PROCEDURE {procedure}"));
         }
-        // The one that looks is made anew.
+        // The one that looks is made again each time.
         let looks = "CREATE DEFINER = squatter@'%' PROCEDURE ringfence_check_owner()
             SQL SECURITY INVOKER SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'called'";
         done(&database, looks);

@@ -100,8 +100,8 @@ Examples:
 /// have made them. The transaction is one of XA, in which the server
 /// refuses each statement that would commit, as CREATE TABLE does; a Galera cluster has no such
 /// transactions. What the script's queries find is not printed. A server with a binary log keeps what it has
-/// acknowledged with sync_binlog = 1 alone (in MariaDB the default is 0); creating the marks warns of another. --timeout bounds the wait for another
-/// transaction, in whole seconds. It needs the program mariadb or mysql, which reads ~/.my.cnf.
+/// acknowledged with sync_binlog = 1 alone (in MariaDB the default is 0); creating the marks warns of
+/// another. --timeout bounds the wait for another transaction, in whole seconds. It needs the program mariadb or mysql, which reads ~/.my.cnf.
 #[derive(clap::Args, Debug)]
 #[command(after_help = format!("{EXAMPLE}\n\n{}", crate::cli::EXIT_CODES_HELP))]
 pub(crate) struct Mysql {

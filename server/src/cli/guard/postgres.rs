@@ -41,7 +41,8 @@ const fn option(long: &'static str, short: &'static str, value: Value) -> Passed
 const MARKS_CHANGED: &str = "MARKS_CHANGED";
 
 /// What is other behind a statement that drops, replaces, empties or alters the table of marks, one of its
-/// triggers, indices or constraints, or a function of the schema. Without these a mark can be lowered, or a stale token admitted.
+/// triggers, indices or constraints, or a function of the schema. Without these a mark can be lowered, or a
+/// stale token admitted.
 ///
 /// Each name in it has its schema, operators too: it is sent in the session of the script, whose search path
 /// may lead to what other roles have made.
