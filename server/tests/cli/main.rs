@@ -18,6 +18,7 @@ mod fake_node;
 mod gate;
 mod guard;
 mod guard_hostile;
+mod guard_hostile_sqlite;
 mod guard_shared_mysql;
 mod guard_strangers;
 mod harness;
