@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::guard::{ADD, Sqlite, ended, guard};
+use crate::guard::{ADD, Database, Sqlite, ended, guard};
 use crate::harness::{Said, ringfence};
 
 #[test]
