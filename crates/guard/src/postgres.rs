@@ -132,6 +132,9 @@ pub struct PostgresGuard {
 /// How often [`PostgresGuard::install`] runs a migration whose snapshot was too old.
 pub const INSTALLS: u32 = 100;
 
+/// Before the next of these: up to half a second.
+const PAUSE: &str = "SELECT pg_catalog.pg_sleep(pg_catalog.random() / 2)";
+
 impl PostgresGuard {
     /// Runs [`MIGRATION`]. Many may do so at a time. Where transactions are `REPEATABLE READ` or `SERIALIZABLE`
     /// by default, it is repeated if another one was under way, [`INSTALLS`] times in all.
@@ -146,6 +149,8 @@ impl PostgresGuard {
                 Err(error) if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {}
                 done => return Ok(done?),
             }
+            // Those that try again at once find each other under way again.
+            client.batch_execute(PAUSE).await?;
         }
         Ok(client.batch_execute(MIGRATION).await?)
     }

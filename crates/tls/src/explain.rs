@@ -30,42 +30,38 @@ struct CertificateRefused(String);
 
 /// What a server said of the certificate of this side, if that is why a connection or a call on it failed: in
 /// words, with what to do. `None` of any other error, of a server that is not there too.
+///
+/// HTTP/2 keeps the text of an error that ends a connection and not its type, so the text is looked at.
 #[must_use]
 pub fn certificate_refused(error: &(dyn StdError + 'static)) -> Option<String> {
+    let said = OF_CERTIFICATE.map(|alert| CertificateRefused(refused(alert)).to_string());
     let causes = std::iter::successors(Some(error), |&error| error.source());
-    let mut errors = causes.filter_map(|error| error.downcast_ref::<io::Error>());
-    errors.find_map(|error| {
-        let refused: &CertificateRefused = error.get_ref()?.downcast_ref()?;
-        Some(refused.to_string())
-    })
+    let mut causes = causes.map(ToString::to_string);
+    causes.find(|cause| said.contains(cause))
 }
 
 /// The same error with what to do; `None` if it is none of TLS.
 pub(crate) fn explained(error: &io::Error) -> Option<io::Error> {
     let why = to_client(error)?;
     let is_refusal =
-        matches!(fault(error), Some(Error::AlertReceived(alert)) if is_of_certificate(*alert));
+        matches!(fault(error), Some(Error::AlertReceived(alert)) if OF_CERTIFICATE.contains(alert));
     Some(match is_refusal {
         true => io::Error::new(error.kind(), CertificateRefused(why)),
         false => io::Error::new(error.kind(), format!("TLS: {why}")),
     })
 }
 
-/// Whether a server says this of a client's certificate.
-fn is_of_certificate(alert: AlertDescription) -> bool {
-    use AlertDescription as Alert;
-    matches!(
-        alert,
-        Alert::CertificateRequired
-            | Alert::UnknownCA
-            | Alert::CertificateExpired
-            | Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateUnknown
-            | Alert::AccessDenied
-    )
-}
+/// What a server says of a client's certificate.
+const OF_CERTIFICATE: [AlertDescription; 8] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateExpired,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::AccessDenied,
+];
 
 /// Why a server rejects a client, or what it notes of one that it admits, as far as its log lines are paced apart: a flood of one kind must
 /// not hide another.

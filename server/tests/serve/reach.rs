@@ -311,7 +311,8 @@ async fn a_node_without_a_majority_says_what_it_knows_and_serves_nothing_else() 
         }
     };
     let status = timeout(PATIENCE, answered).await.expect("an answer");
-    assert_eq!((status.name.as_str(), status.leader_id), ("n2", 0));
+    // It may still take the one that is gone for the leader.
+    assert_eq!((status.name.as_str(), status.leader_id < 2), ("n2", true));
     let members = api.cluster.list_members(v1::ListMembersRequest {}).await;
     assert_eq!(members.unwrap().into_inner().members.len(), 2);
 

@@ -39,7 +39,7 @@ fn procedures_that_another_account_has_made_are_refused() {
             done(&database, &format!("DROP PROCEDURE {procedure}"));
         }
         // The one that looks is made again each time.
-        let looks = "CREATE DEFINER = squatter@'%' PROCEDURE ringfence_check_owner()
+        let looks = "CREATE OR REPLACE DEFINER = squatter@'%' PROCEDURE ringfence_check_owner()
             SQL SECURITY INVOKER SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'called'";
         done(&database, looks);
         MysqlGuard::install(&mut database.conn().await)

@@ -10,7 +10,7 @@ use crate::{fence, run_to_end};
 
 /// A role with a schema of its own, and nothing else.
 const SQUATTER: &str = "
-    DO $$ BEGIN IF to_regrole('squatter') IS NULL THEN CREATE ROLE squatter; END IF; END $$;
+    DO $$ BEGIN CREATE ROLE squatter; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
     CREATE SCHEMA squat AUTHORIZATION squatter";
 
 const ADMIT: &str =

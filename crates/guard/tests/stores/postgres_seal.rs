@@ -216,9 +216,11 @@ fn a_logical_subscriber_is_no_standby_that_makes_a_seal_durable() {
         PostgresGuard::install(&client).await.unwrap();
         let prepare = "SET synchronous_commit = local; CREATE ROLE service LOGIN;
             GRANT USAGE ON SCHEMA ringfence TO service;
-            GRANT SELECT, INSERT, UPDATE ON ringfence.marks TO service;
-            SELECT pg_create_logical_replication_slot('subscriber', 'test_decoding')";
+            GRANT SELECT, INSERT, UPDATE ON ringfence.marks TO service";
         client.batch_execute(prepare).await.unwrap();
+        // In a transaction of its own: the server makes no such slot behind writes.
+        let slot = "SELECT pg_create_logical_replication_slot('subscriber', 'test_decoding')";
+        client.batch_execute(slot).await.unwrap();
         let arguments = [
             "--slot=subscriber",
             "--start",
