@@ -101,8 +101,8 @@ impl Failure {
 
     /// A node's refusal of this caller: it shows nothing that proves who it is, or may not ask.
     pub(crate) fn denied(status: &tonic::Status) -> Option<Self> {
-        let refusal = Refusal::from_status(status).map(Self::from);
-        let refusal = refusal.or_else(|| Self::certificate_refused(status));
+        let refused = || Refusal::from_status(status).map(Self::from);
+        let refusal = Self::certificate_refused(status).or_else(refused);
         refusal.filter(|failure| failure.exit == exit::DENIED)
     }
 

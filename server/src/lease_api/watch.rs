@@ -17,9 +17,10 @@ use ringfence_lease_api::selector::Selector;
 use ringfence_lease_api::shown::{self as encoded, Change};
 use ringfence_lease_api::table::Rows;
 use ringfence_lease_api::{Failure, Lease};
+use ringfence_raft::since_boot;
 use ringfence_services::{Fresh, ObjectListing, ObjectRefused, Place};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 
 use super::failures::{self, What};
@@ -62,7 +63,8 @@ struct Watch {
     lines: mpsc::Sender<Vec<u8>>,
     first: bool,
     /// When the caller was judged last.
-    judged_at: Instant,
+    /// Since the machine was started.
+    judged_at: Duration,
     _place: Place,
 }
 
@@ -118,7 +120,7 @@ impl LeaseApi {
             received: None,
             lines,
             first: true,
-            judged_at: Instant::now(),
+            judged_at: since_boot(),
             _place: place,
         };
         let until = options.timeout_seconds.filter(|seconds| *seconds > 0);
@@ -149,10 +151,10 @@ impl LeaseApi {
 impl Watch {
     async fn send(&mut self, line: Vec<u8>) -> Result<(), Over> {
         self.first = false;
-        let stalled = Instant::now() + READ_STALL_MAX;
+        let stalled = since_boot() + READ_STALL_MAX;
         let lines = self.lines.clone();
         loop {
-            if self.judged_at.elapsed() >= JUDGED_EVERY {
+            if since_boot() >= self.judged_at + JUDGED_EVERY {
                 self.judge().await?;
             }
             match timeout(JUDGED_EVERY, lines.reserve()).await {
@@ -160,7 +162,7 @@ impl Watch {
                     room.send(line);
                     return Ok(());
                 }
-                Err(_) if Instant::now() < stalled => {}
+                Err(_) if since_boot() < stalled => {}
                 Ok(Err(_)) | Err(_) => return Err(Over),
             }
         }
@@ -254,7 +256,7 @@ impl Watch {
                 () = self.api.objects.stopped() => return Err(Over),
                 () = self.lines.closed() => return Err(Over),
             }
-            if self.judged_at.elapsed() >= JUDGED_EVERY {
+            if since_boot() >= self.judged_at + JUDGED_EVERY {
                 self.judge().await?;
             }
             if self.api.objects.version() > self.sent {
@@ -273,7 +275,7 @@ impl Watch {
 
     /// Ends with the right and the credential of the caller.
     async fn judge(&mut self) -> Result<(), Over> {
-        self.judged_at = Instant::now();
+        self.judged_at = since_boot();
         let judged = (self.api.objects).judge_reader(&self.asked.caller, &self.prefix);
         match judged {
             Ok(()) => Ok(()),

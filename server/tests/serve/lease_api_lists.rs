@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 
 use crate::lease_api::{LEASES, Secured};
 
@@ -59,15 +59,17 @@ impl Secured {
 
     /// Lists until the answer has this status.
     async fn list_until(&self, token: &str, status: u16) -> (String, Value) {
-        let begun = Instant::now();
-        loop {
-            let answer = self.ask(Some(token), "GET", LEASES, None);
-            if answer.status == status {
-                return (answer.headers, answer.body);
+        let listed = async {
+            loop {
+                let answer = self.ask(Some(token), "GET", LEASES, None);
+                if answer.status == status {
+                    return (answer.headers, answer.body);
+                }
+                sleep(Duration::from_millis(100)).await;
             }
-            assert!(begun.elapsed() < PATIENCE, "no {status}: {}", answer.status);
-            sleep(Duration::from_millis(100)).await;
-        }
+        };
+        let listed = timeout(PATIENCE, listed).await;
+        listed.unwrap_or_else(|_| panic!("no {status} in time"))
     }
 }
 

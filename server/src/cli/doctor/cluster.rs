@@ -115,8 +115,10 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
             clock,
         })
     };
-    let said = timeout(global.timeout, asking).await;
-    let said = said.unwrap_or_else(|_| Err("no answer in time".to_owned().into()));
+    let said = match timeout(global.timeout, asking).await {
+        Ok(said) => said,
+        Err(_) => Err("no answer in time".to_owned().into()),
+    };
     Answer { endpoint, said }
 }
 
