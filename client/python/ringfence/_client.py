@@ -33,7 +33,6 @@ from ringfence._lease import (
     limit_of,
     verdict_of,
 )
-from ringfence._process import this_process
 from ringfence._session import Grant, Hook, SessionCore
 from ringfence._waiting import log, run_sync, run_sync_or_on
 from ringfence.errors import ConnectError, LeaseLost, Loss, NotWaiting, RingfenceError
@@ -261,7 +260,7 @@ class Session(SessionBase):
         does not answer within the request timeout, the session ends by its TTL."""
         session = self._session
         try:
-            if this_process() == session.client.process and not session.client.is_stopped:
+            if os.getpid() == session.client.pid and not session.client.is_stopped:
                 run_sync_or_on(_closed(session))
         except BaseException:
             session.client.close_soon(session)

@@ -4,6 +4,7 @@ the requests to open, acquire, release, hand over and close."""
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import re
 import secrets
@@ -21,7 +22,6 @@ from ringfence._clock import NS_PER_MS, NS_PER_S, nanos, seconds
 from ringfence._connection import Options
 from ringfence._endings import Ending, Endings, repeat
 from ringfence._numbers import Kind
-from ringfence._process import this_process
 from ringfence._proto import leases_pb2, sessions_pb2, types_pb2
 from ringfence._session import FORKED, Grant, SessionCore, cause_text
 from ringfence._transport import Transport
@@ -160,7 +160,7 @@ class Claim:
             self.taken.pop()
 
     def __del__(self) -> None:
-        if not self.settled and (self.taken or self.granted) and this_process() == self.core.process:
+        if not self.settled and (self.taken or self.granted) and os.getpid() == self.core.pid:
             core, session, name, owns = self.core, self.session, self.name, self.owns_session
             taken, granted = self.taken, self.granted
             core.leave(lambda: core.take_back(session, name, taken, granted, owns))
@@ -183,7 +183,7 @@ class Opening:
         return self.opened[0]
 
     def __del__(self) -> None:
-        if not self.settled and self.opened and this_process() == self.core.process:
+        if not self.settled and self.opened and os.getpid() == self.core.pid:
             self.core.close_soon(self.session)
 
 
@@ -191,7 +191,7 @@ class ClientCore:
     """What all sessions of a client share."""
 
     def __init__(self, endpoints: list[str], options: Options) -> None:
-        self.process = this_process()
+        self.pid = os.getpid()
         self.options = options
         self.endings = Endings()
         self.transport = Transport(endpoints, options, self)
@@ -316,7 +316,7 @@ class ClientCore:
 
     def check_usable(self) -> None:
         """Raises if nothing can be asked by this client in this process."""
-        if this_process() != self.process:
+        if os.getpid() != self.pid:
             raise SessionLost(FORKED)
         if self.closed:
             raise Unavailable("the client is closed")
@@ -528,7 +528,7 @@ class ClientCore:
                 except (Held, Queued, Blocked, AcquireTimeout) as error:
                     failed: RingfenceError = error
                 except (LeaseLost, LimitReached, Unavailable, OutcomeUnknown) as error:
-                    if self.closed or this_process() != self.process:
+                    if self.closed or os.getpid() != self.pid:
                         raise
                     failed, pause = error, _refusal.pause(tries)
                 if until is not None and _clock.now() + pause >= until:
@@ -574,7 +574,7 @@ class ClientCore:
 
     def release_unheard(self, session: SessionCore, grant: Grant, close: bool) -> None:
         """The same in the background, for a lease that no caller has any more."""
-        if this_process() != self.process:
+        if os.getpid() != self.pid:
             return
         ended = session.loss_of(grant) is None and session.end_belief(grant, Loss(LossKind.RELEASED))
         if ended or grant.is_untold():
@@ -708,7 +708,7 @@ class ClientCore:
 
     async def close(self) -> None:
         """Closes all sessions of this client and ends its threads."""
-        if this_process() != self.process or self.is_stopped:
+        if os.getpid() != self.pid or self.is_stopped:
             return
         self.closed = True
         try:
@@ -726,7 +726,7 @@ class ClientCore:
 
     def join(self) -> None:
         """Waits for a moment until the threads have ended."""
-        if this_process() == self.process:
+        if os.getpid() == self.pid:
             until = _clock.now() + THREADS_END
             for thread in self.transport.threads():
                 thread.join(max(0.0, seconds(until - _clock.now())))

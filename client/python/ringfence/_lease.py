@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 import re
 import warnings
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from typing import Any
 from ringfence import _clock
 from ringfence._clock import seconds
 from ringfence._core import Claim, ClientCore, Opening, checked_name
-from ringfence._process import this_process
 from ringfence._proto import leases_pb2
 from ringfence._session import Grant, Hook, SessionCore, SessionState
 from ringfence.errors import InvalidRequest, LeaseLost, Loss, SessionLost
@@ -208,7 +208,7 @@ class LeaseBase:
         # A lease that no variable holds cannot be checked: it is released. A finalizer may run at any
         # point, also within a lock of the client, so it takes none: the client's thread does the work.
         grant = getattr(self, "_grant", None)
-        if grant is None or this_process() != self._session.client.process:
+        if grant is None or os.getpid() != self._session.client.pid:
             return
         session, core = self._session, self._session.client
         owns = self._owns_session and not self._passed_on and session.lost is None

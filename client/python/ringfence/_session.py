@@ -5,6 +5,7 @@ request numbers are spent. The grants that it believes in, and every way in whic
 from __future__ import annotations
 
 import enum
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ringfence import _clock
 from ringfence._clock import NS_PER_MS, seconds
 from ringfence._numbers import Kind, RequestNumbers
-from ringfence._process import this_process
 from ringfence._proto import types_pb2
 from ringfence._waiting import Wait, log, new_future, settle
 from ringfence._window import Extended, Window
@@ -182,7 +182,7 @@ class SessionCore:
         self.state = SessionState.LIVE
         self.jeopardy_hooks: list[Callable[[float], object]] = []
         self.ended: Future[Loss] = new_future()
-        self._process = client.process
+        self._pid = client.pid
         self._lock = threading.RLock()
         self._numbers = RequestNumbers()
         self._grants: dict[int, Grant] = {}
@@ -203,7 +203,7 @@ class SessionCore:
     def loss(self) -> Loss | None:
         """Why the session is over, if it is. Asks the clock: a window that has passed is lost here
         and now, by the caller that looks first, whatever the threads of the client have done."""
-        if this_process() != self._process:
+        if os.getpid() != self._pid:
             return FORKED
         if self.lost is not None:
             return self.lost
@@ -215,7 +215,7 @@ class SessionCore:
 
     def loss_of(self, grant: Grant) -> Loss | None:
         """Why a grant is not held, if it is not."""
-        if this_process() != self._process:
+        if os.getpid() != self._pid:
             return FORKED
         return grant.over or self.loss()
 

@@ -47,7 +47,6 @@ from ringfence._lease import (
     limit_of,
     verdict_of,
 )
-from ringfence._process import this_process
 from ringfence._session import Hook
 from ringfence._waiting import log, run_async
 from ringfence.errors import LeaseLost, Loss, NotWaiting, RingfenceError
@@ -239,7 +238,7 @@ class Session(SessionBase):
     async def close(self) -> None:
         """Ends the session and what it holds; see `ringfence.Session.close`."""
         core = self._session.client
-        if this_process() == core.process and not core.is_stopped:
+        if os.getpid() == core.pid and not core.is_stopped:
             try:
                 await run_async(core.close_session(self._session))
             except BaseException:
