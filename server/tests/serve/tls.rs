@@ -201,7 +201,7 @@ async fn a_refused_certificate_ends_a_command_otherwise_than_a_server_that_is_no
         (own, &good, 0, ""),
         (free, &stranger, 69, "UNAVAILABLE"),
     ] {
-        for command in [["lease", "list"]] {
+        for command in [["lease", "list"], ["session", "list"]] {
             let mut asked = Command::new(env!("CARGO_BIN_EXE_ringfence"));
             asked.env_clear().stdin(Stdio::null());
             asked.args(["--json", "--timeout=5s", "--cacert"]);
