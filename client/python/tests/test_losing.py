@@ -269,25 +269,6 @@ def test_work_under_a_lease_is_waited_for_however_often_its_caller_is_cancelled(
     asyncio.run(main())
 
 
-def test_a_child_with_its_parents_number_holds_nothing() -> None:
-    """As in a PID namespace of its own, where both are 1."""
-    session, held = session_of(idle_core()), grant(7)
-    assert session.admit(held) is None and session.loss_of(held) is None
-    reader, writer = os.pipe()
-    number = os.getpid()
-    child = os.fork()
-    if child == 0:
-        os.getpid = lambda: number
-        losses = (session.loss(), session.loss_of(held))
-        os.write(writer, " ".join(loss.kind.name if loss else "held" for loss in losses).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        assert answer.read() == "FORKED FORKED"
-    os.waitpid(child, 0)
-    assert session.loss_of(held) is None
-
-
 def test_a_grant_whose_end_was_listed_before_its_answer_came_is_not_believed() -> None:
     session = session_of(idle_core())
     session.grant_lost(7, Loss(LossKind.GRANT_ENDED))
