@@ -55,7 +55,7 @@ impl StateMachine {
     /// For whom a name is kept that this session used last. Below the level it counts for no principal,
     /// as in older releases.
     fn principal_to_keep_for(&self, user: SessionId) -> Option<Principal> {
-        if !self.is_at(LEVEL_RESTORE) || planted(Bug::IdleNamesCountForNobody) {
+        if !self.is_at(LEVEL_RESTORE) || planted(Bug::IdleNamesUncounted) {
             return None;
         }
         match self.sessions.get(&user) {

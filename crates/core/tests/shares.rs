@@ -253,7 +253,7 @@ fn names_under_a_lock_delay_count_too_until_it_is_over() {
         world.revoke(BOB, granted.name.as_str(), granted.token, true);
     }
     world.evict(BOB, 1);
-    // Evicted and opened again: the loss itself counts no more, and the names cannot go yet.
+    // Evicted and opened again: the loss itself no longer counts, and the names cannot go yet.
     let open = Open {
         id: OpenId::new([9; 16]),
         secret: Secret::new([1; 16]),

@@ -51,7 +51,7 @@ bugs! {
             "A session's number is enough to hear which principal has ended it, and why."
         RevokedTokenWaitsOn "revoked-token-waits-on"
             "A session is granted what it waits for although its principal's last token is revoked."
-        IdleNamesCountForNobody "idle-names-count-for-nobody"
+        IdleNamesUncounted "idle-names-uncounted"
             "Names that a principal has used and given back stay beyond its limit of leases."
         RepeatedActsNoted "repeated-acts-noted"
             "The repeat of a revoke takes a place among the acts of operators."
