@@ -202,7 +202,11 @@ impl StateMachine {
                 access.judge_open(caller.as_ref(), first)?;
                 let owner = caller.unwrap_or_else(Principal::anonymous);
                 let max = access.limits().sessions;
-                match self.usages.of(&owner).sessions >= max {
+                match self
+                    .usages
+                    .of(&owner)
+                    .is_some_and(|usage| usage.sessions >= max)
+                {
                     true => Err(Rejection::Limit(Limit::PrincipalSessions(max))),
                     false => Ok(Some(owner)),
                 }

@@ -77,10 +77,11 @@ impl StateMachine {
         };
         let max = self.access.limits().leases;
         let usage = self.usages.of(owner);
+        let counted = usage.map_or(0, |usage| usage.leases + usage.blocked);
         let own = self.is_kept_for(name, owner);
         let blocked = own.is_some_and(|lease| lease.blocked.is_some());
         let going = u64::from(blocked) + u64::from(ending);
-        match usage.leases + usage.blocked >= max.saturating_add(going) {
+        match counted >= max.saturating_add(going) {
             true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
             false => Ok(()),
         }
@@ -98,8 +99,9 @@ impl StateMachine {
         // What is kept for it already becomes its lease or its wait.
         let own = u64::from(self.is_kept_for(name, &owner).is_some());
         for _ in 0..FORGOTTEN_PER_NAME_MAX {
-            let (usage, idle) = (self.usages.of(&owner), self.usages.idle_of(&owner));
-            if usage.leases + usage.blocked + idle < max.saturating_add(own) {
+            let usage = self.usages.of(&owner);
+            let counted = usage.map_or(0, |usage| usage.leases + usage.blocked + usage.idle());
+            if counted < max.saturating_add(own) {
                 return;
             }
             let Some(idle) = self.usages.longest_idle(&owner, name).cloned() else {
