@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ pub struct Connector {
     tcp: HttpConnector,
     falls_back_to_plain: bool,
     refusals: Option<Arc<Refusals>>,
+    heard: Option<Arc<OnceLock<String>>>,
 }
 
 impl Connector {
@@ -56,6 +57,7 @@ impl Connector {
             tcp,
             falls_back_to_plain,
             refusals: None,
+            heard: None,
         })
     }
 
@@ -66,6 +68,15 @@ impl Connector {
     #[must_use]
     pub fn telling(mut self) -> Self {
         self.refusals = Some(Arc::default());
+        self
+    }
+
+    /// The same, and a server's refusal of the certificate is put into `heard`, once, for who makes one
+    /// connection: it comes behind the handshake, and a call that waits then may be told only that the
+    /// connection is closed.
+    #[must_use]
+    pub fn hearing(mut self, heard: Arc<OnceLock<String>>) -> Self {
+        self.heard = Some(heard);
         self
     }
 
@@ -93,7 +104,7 @@ impl Service<Uri> for Connector {
             None => server_name(uri.host().unwrap_or_default()),
         };
         let config = Arc::clone(&self.config);
-        let refusals = self.refusals.clone();
+        let (refusals, heard) = (self.refusals.clone(), self.heard.clone());
         let to: Arc<str> = uri.authority().map_or("", |to| to.as_str()).into();
         if let Some(why) = refusals.as_ref().and_then(|refusals| refusals.pausing(&to)) {
             return Box::pin(async move { Err(why.into()) });
@@ -109,21 +120,21 @@ impl Service<Uri> for Connector {
             // the keep-alives of a client that has one thread for all.
             let config = tokio::task::spawn_blocking(move || config.current()).await?;
             let shaking = TlsConnector::from(config).connect(name, FirstBytes::of(stream));
-            let (error, heard) = match shaking.into_fallible().await {
+            let (error, answer) = match shaking.into_fallible().await {
                 Ok(stream) => {
                     let stream = Stream::Tls(Box::new(stream));
-                    return Ok(TokioIo::new(Dialed::new(stream, refusals, to)));
+                    return Ok(TokioIo::new(Dialed::new(stream, refusals, to, heard)));
                 }
                 Err(failed) => failed,
             };
-            let plain = plain.take_if(|_| heard.prove_plain(&error));
-            drop(heard);
+            let plain = plain.take_if(|_| answer.prove_plain(&error));
+            drop(answer);
             if let Some((mut tcp, uri)) = plain {
                 if let Some(refusals) = &refusals {
                     refusals.tell(&to, NO_TLS_THERE);
                 }
                 let stream = Stream::Plain(tcp.call(uri).await?.into_inner());
-                return Ok(TokioIo::new(Dialed::new(stream, refusals, to)));
+                return Ok(TokioIo::new(Dialed::new(stream, refusals, to, heard)));
             }
             let error = explained(error);
             if let Some(refusals) = &refusals {

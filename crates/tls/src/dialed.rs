@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,6 +18,7 @@ pub struct Dialed {
     stream: Stream,
     /// `None` as well once something was read: the other side has let this one in.
     waits_for: Option<(Arc<Refusals>, Arc<str>)>,
+    heard: Option<Arc<OnceLock<String>>>,
 }
 
 /// With TLS, or without where the other side speaks none.
@@ -27,9 +28,17 @@ pub(crate) enum Stream {
 }
 
 impl Dialed {
-    pub(crate) fn new(stream: Stream, refusals: Option<Arc<Refusals>>, to: Arc<str>) -> Self {
-        let waits_for = refusals.map(|refusals| (refusals, to));
-        Self { stream, waits_for }
+    pub(crate) fn new(
+        stream: Stream,
+        refusals: Option<Arc<Refusals>>,
+        to: Arc<str>,
+        heard: Option<Arc<OnceLock<String>>>,
+    ) -> Self {
+        Self {
+            stream,
+            waits_for: refusals.map(|refusals| (refusals, to)),
+            heard,
+        }
     }
 
     /// Whether it has TLS.
@@ -53,6 +62,12 @@ impl Dialed {
         };
         if let Some((refusals, to)) = &self.waits_for {
             refusals.refused(to, &explained.to_string());
+        }
+        if let Some(heard) = &self.heard
+            && let Some(refusal) = explain::certificate_refused(&explained)
+        {
+            // The first one says it.
+            drop(heard.set(refusal));
         }
         explained
     }

@@ -109,7 +109,12 @@ impl Failure {
     /// The same of a certificate in a handshake, which never comes as far as a call.
     pub(crate) fn certificate_refused(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let why = ringfence_tls::certificate_refused(error)?;
-        Some(Refusal::new(Reason::Unauthenticated, why).into())
+        Some(Self::unauthenticated(&why))
+    }
+
+    /// A refusal that was heard outside of a call.
+    pub(crate) fn unauthenticated(why: &str) -> Self {
+        Refusal::new(Reason::Unauthenticated, why).into()
     }
 
     /// A session or a grant that is over.

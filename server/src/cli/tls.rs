@@ -2,14 +2,15 @@
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
 use ringfence_client::unstable::{Channel, Credential};
 use ringfence_client::{ClientBuilder, ConnectError, Tls};
 use ringfence_tls::{ClientTls, Connector, Pem};
-use tonic::Status;
 use tonic::transport::Endpoint;
+use tonic::{Response, Status};
 
 use super::{Failure, Global};
 
@@ -181,7 +182,7 @@ impl TlsArgs {
     ///
     /// # Errors
     /// In words, what is wrong with the address, the certificates, or the node.
-    pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Channel, Silence> {
+    pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Node, Silence> {
         let credential = match &self.token_file {
             Some(path) => Credential::of_file(path).map_err(|error| error.to_string())?,
             None => Credential::default(),
@@ -190,24 +191,26 @@ impl TlsArgs {
             let endpoint = Endpoint::from_shared(address.to_owned());
             let endpoint = endpoint.map_err(|error| root_cause(&error))?;
             let channel = endpoint.connect_timeout(limit).connect().await?;
-            return Ok(credential.on(channel));
+            return Ok(Node::at(credential.on(channel)));
         }
         let encrypted = self.given() || address.starts_with("https://");
         let host = address.rsplit("://").next().unwrap_or(address);
         let endpoint = Endpoint::from_shared(format!("http://{host}"));
         let endpoint = endpoint.map_err(|error| root_cause(&error))?;
         let endpoint = endpoint.tcp_nodelay(true).connect_timeout(limit);
+        let heard = Arc::default();
         let connected = match encrypted {
             false => endpoint.connect().await,
             true => {
-                let connector = self.connector()?;
+                let connector = self.connector()?.hearing(Arc::clone(&heard));
                 let origin = format!("https://{host}").parse();
                 let origin = origin.map_err(|_| "it is no address".to_owned())?;
                 let endpoint = endpoint.origin(origin);
                 endpoint.connect_with_connector(connector).await
             }
         };
-        Ok(credential.on(connected?))
+        let channel = credential.on(connected?);
+        Ok(Node { channel, heard })
     }
 
     fn certificate(&self) -> Result<Option<(PathBuf, PathBuf)>, String> {
@@ -217,6 +220,37 @@ impl TlsArgs {
             (Some(_), None) => Err("--cert is given without --key".to_owned()),
             (None, Some(_)) => Err("--key is given without --cert".to_owned()),
         }
+    }
+}
+
+/// A connection to one node.
+pub(super) struct Node {
+    pub(super) channel: Channel,
+    /// Its refusal of the certificate, which comes behind the handshake.
+    heard: Arc<OnceLock<String>>,
+}
+
+impl Node {
+    fn at(channel: Channel) -> Self {
+        let heard = Arc::default();
+        Self { channel, heard }
+    }
+
+    /// The answer to a call on the connection, or why there is none.
+    pub(super) async fn answer<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<Response<T>, Silence> {
+        call.await.map_err(|status| match self.heard.get() {
+            Some(why) => Silence {
+                why: why.clone(),
+                denied: Some(Failure::unauthenticated(why)),
+            },
+            None => Silence {
+                why: said(&status),
+                denied: Failure::denied(&status),
+            },
+        })
     }
 }
 
@@ -239,15 +273,6 @@ impl From<tonic::transport::Error> for Silence {
         Self {
             why: root_cause(&error),
             denied: Failure::certificate_refused(&error),
-        }
-    }
-}
-
-impl From<Status> for Silence {
-    fn from(status: Status) -> Self {
-        Self {
-            why: said(&status),
-            denied: Failure::denied(&status),
         }
     }
 }

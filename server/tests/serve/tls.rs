@@ -201,7 +201,12 @@ async fn a_refused_certificate_ends_a_command_otherwise_than_a_server_that_is_no
         (own, &good, 0, ""),
         (free, &stranger, 69, "UNAVAILABLE"),
     ] {
-        for command in [["lease", "list"], ["session", "list"]] {
+        for command in [
+            ["lease", "list"],
+            ["session", "list"],
+            ["cluster", "status"],
+            ["cluster", "members"],
+        ] {
             let mut asked = Command::new(env!("CARGO_BIN_EXE_ringfence"));
             asked.env_clear().stdin(Stdio::null());
             asked.args(["--json", "--timeout=5s", "--cacert"]);
@@ -212,9 +217,14 @@ async fn a_refused_certificate_ends_a_command_otherwise_than_a_server_that_is_no
             asked
                 .arg(format!("--endpoints=127.0.0.1:{port}"))
                 .args(command);
-            let Output { status, stderr, .. } = asked.output().unwrap();
-            let stderr = String::from_utf8(stderr).unwrap();
-            assert_eq!(status.code(), Some(code), "{command:?}: {stderr}");
+            let Output {
+                status,
+                stdout,
+                stderr,
+            } = asked.output().unwrap();
+            let (stdout, stderr) = (String::from_utf8(stdout), String::from_utf8(stderr));
+            let (stdout, stderr) = (stdout.unwrap(), stderr.unwrap());
+            assert_eq!(status.code(), Some(code), "{command:?}: {stdout}{stderr}");
             assert!(stderr.contains(word), "{command:?}: {stderr}");
             let refused = stderr.contains("UNAUTHENTICATED");
             assert_eq!(refused, code == 77, "{command:?}: {stderr}");

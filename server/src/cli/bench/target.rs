@@ -123,7 +123,7 @@ impl Target {
 
     async fn connect(&self, address: &str) -> Result<Channel, Failure> {
         let connected = self.tls.connect(address, CONNECT_LIMIT).await;
-        connected.map_err(|not| {
+        connected.map(|node| node.channel).map_err(|not| {
             let why = format!("cannot reach {address}: {}", not.why);
             let silent = || Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", why);
             not.denied.unwrap_or_else(silent)

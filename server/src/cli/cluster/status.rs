@@ -114,8 +114,9 @@ impl Answer {
 
 async fn ask(endpoint: String, global: &Global) -> Answer {
     let asked = async {
-        let channel = global.tls.connect(&endpoint, global.timeout).await?;
-        let answer = ClusterClient::new(channel).status(StatusRequest {}).await;
+        let node = global.tls.connect(&endpoint, global.timeout).await?;
+        let mut client = ClusterClient::new(node.channel.clone());
+        let answer = node.answer(client.status(StatusRequest {})).await;
         Ok::<_, Silence>(answer?.into_inner())
     };
     let said = match tokio::time::timeout(global.timeout, asked).await {

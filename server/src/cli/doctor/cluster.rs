@@ -89,10 +89,10 @@ pub(in crate::cli) async fn ask_all(global: &Global) -> Vec<Answer> {
 
 async fn ask(endpoint: String, global: &Global) -> Answer {
     let asking = async {
-        let channel = global.tls.connect(&endpoint, global.timeout).await?;
-        let mut client = ClusterClient::new(channel.clone());
+        let node = global.tls.connect(&endpoint, global.timeout).await?;
+        let mut client = ClusterClient::new(node.channel.clone());
         let asked = since_epoch();
-        let status = client.status(StatusRequest {}).await?;
+        let status = node.answer(client.status(StatusRequest {})).await?;
         let answered = since_epoch();
         let shown = |name: &str| {
             let value = status.metadata().get(name);
@@ -104,8 +104,9 @@ async fn ask(endpoint: String, global: &Global) -> Answer {
             asked,
             answered,
         };
-        let members = client.list_members(ListMembersRequest {}).await?;
-        let mut health = HealthClient::new(channel);
+        let members = client.list_members(ListMembersRequest {});
+        let members = node.answer(members).await?;
+        let mut health = HealthClient::new(node.channel.clone());
         let serves = health.check(HealthCheckRequest::default()).await.ok();
         let serves = serves.map(|said| said.into_inner().status() == ServingStatus::Serving);
         Ok::<_, Silence>(Said {
