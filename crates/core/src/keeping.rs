@@ -78,6 +78,9 @@ impl StateMachine {
         let max = self.access.limits().leases;
         let usage = self.usages.of(owner);
         let counted = usage.map_or(0, |usage| usage.leases + usage.blocked);
+        if counted < max {
+            return Ok(());
+        }
         let own = self.is_kept_for(name, owner);
         let blocked = own.is_some_and(|lease| lease.blocked.is_some());
         let going = u64::from(blocked) + u64::from(ending);
@@ -96,11 +99,14 @@ impl StateMachine {
             return;
         };
         let max = self.access.limits().leases;
-        // What is kept for it already becomes its lease or its wait.
-        let own = u64::from(self.is_kept_for(name, &owner).is_some());
         for _ in 0..FORGOTTEN_PER_NAME_MAX {
             let usage = self.usages.of(&owner);
             let counted = usage.map_or(0, |usage| usage.leases + usage.blocked + usage.idle());
+            if counted < max {
+                return;
+            }
+            // What is kept for it already becomes its lease or its wait.
+            let own = u64::from(self.is_kept_for(name, &owner).is_some());
             if counted < max.saturating_add(own) {
                 return;
             }
