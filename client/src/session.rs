@@ -26,6 +26,7 @@ pub(crate) mod pod;
 pub(crate) mod request_numbers;
 pub(crate) mod shutdown;
 pub(crate) mod state;
+pub(crate) mod ttl;
 pub(crate) mod unsealed;
 pub(crate) mod window;
 

@@ -1,6 +1,5 @@
 //! A session and a lease under it, in one request.
 
-use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
@@ -14,6 +13,7 @@ use crate::session::error::OpenError;
 use crate::session::handle::SessionHandle;
 use crate::session::open;
 use crate::session::request_numbers::{RequestNumber, RequestNumbers};
+use crate::session::ttl;
 use crate::session::{Session, SessionOptions};
 use crate::transport::calls::Answer;
 use crate::transport::error::CallError;
@@ -73,7 +73,7 @@ pub(crate) async fn open_and_acquire(
                 secret,
                 cluster: opener.inner.transport.cluster(),
             };
-            let ttl = Duration::from_millis(ttl_ms);
+            let ttl = ttl::of_answer(ttl_ms, false).map_err(OpenError::Call)?;
             let session = opener.inner.new_session(handle, ttl, sent, numbers);
             let kept = open::keep(&opener, session, true).map_err(|_| OpenError::TooLate);
             open::unless_shut_down(kept?)

@@ -22,6 +22,7 @@ use crate::session::loss::Loss;
 use crate::session::losses::Losses;
 use crate::session::request_numbers::{RequestKind, RequestNumber, RequestNumbers};
 use crate::session::state::SessionState;
+use crate::session::ttl::FOR_LIFE;
 use crate::session::window::{Extended, Window};
 use crate::sync::lock;
 use crate::transport::Transport;
@@ -32,9 +33,6 @@ use renewal::{Renewal, interval};
 /// The most losses that one keep-alive acknowledges for a session; further ones go with the next.
 /// With those of other sessions it stays below what a node takes in one message.
 const ACKNOWLEDGED_MAX: usize = 4_096;
-
-/// The TTL, as the cluster tells it, of a session that lasts as long as a Pod.
-const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
 
 /// How long a session without a TTL waits for an answer until it asks again.
 const FOR_LIFE_AGAIN: Duration = Duration::from_secs(1);

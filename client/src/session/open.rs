@@ -19,6 +19,7 @@ use crate::session::handle::SessionHandle;
 use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 use crate::session::request_numbers::RequestNumbers;
+use crate::session::ttl;
 use crate::session::{Session, SessionGuard, SessionOptions};
 use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::driver;
@@ -117,7 +118,7 @@ pub(crate) async fn open(
             secret,
             cluster: opener.inner.transport.cluster(),
         };
-        let ttl = Duration::from_millis(reply.ttl_ms);
+        let ttl = ttl::of_answer(reply.ttl_ms, pod.is_some()).map_err(OpenError::Call)?;
         let session = opener
             .inner
             .new_session(handle, ttl, sent, RequestNumbers::from(1));
@@ -292,7 +293,7 @@ async fn ttl_of(client: &Client, session: SessionId) -> Result<Duration, AttachE
             let session = reply
                 .session
                 .ok_or(AttachError::Call(CallError::unexpected_reply()))?;
-            Ok(Duration::from_millis(session.ttl_ms))
+            ttl::of_answer(session.ttl_ms, session.pod.is_some()).map_err(AttachError::Call)
         }
         Err(CallError::Refused(refusal))
             if matches!(refusal.reason, Reason::NotFound | Reason::SessionExpired) =>
