@@ -72,7 +72,7 @@ impl Connector {
     }
 
     /// The same, and a server's refusal of the certificate is put into `heard`, once, for who makes one
-    /// connection: it comes behind the handshake, and a call that waits then may be told only that the
+    /// connection: it comes behind the handshake, and a call that waits then may hear only that the
     /// connection is closed.
     #[must_use]
     pub fn hearing(mut self, heard: Arc<OnceLock<String>>) -> Self {

@@ -40,7 +40,7 @@ struct Key {
 
 impl Key {
     /// The number is the hash FNV-1a of Fowler, Noll and Vo, by eight bytes at a time. Principals that
-    /// were chosen to have the same one are told apart by their texts.
+    /// were chosen to have the same one differ by their texts.
     fn of(principal: &Principal) -> Self {
         const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01b3;
