@@ -1,6 +1,5 @@
 //! A session and a lease under it, in one request.
 
-
 use bytes::Bytes;
 use rand::Rng;
 use ringfence_core::{Identity, LeaseName, Secret, SessionId};
