@@ -1,6 +1,8 @@
 //! Patches of two sorts on JSON: RFC 7386, and the strategic merge patch of Kubernetes as far as a
 //! Lease needs it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use crate::status::Failure;
@@ -71,7 +73,8 @@ pub(crate) fn merge(
     match patch.get(RETAIN) {
         None => Ok(()),
         Some(Value::Array(kept)) => {
-            target.retain(|name, _| kept.iter().any(|kept| kept == name));
+            let kept: BTreeSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+            target.retain(|name, _| kept.contains(name.as_str()));
             Ok(())
         }
         Some(_) => Err(Failure::bad_request("$retainKeys is not a list")),
@@ -116,10 +119,7 @@ fn is_directive(name: &str) -> bool {
 }
 
 fn merge_list(present: Option<&Value>, patch: &[Value]) -> Result<Vec<Value>, Failure> {
-    let mut list = present
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
+    let mut replaced = false;
     let mut elements = Vec::with_capacity(patch.len());
     for element in patch {
         let Value::Object(element) = element else {
@@ -129,37 +129,42 @@ fn merge_list(present: Option<&Value>, patch: &[Value]) -> Result<Vec<Value>, Fa
         };
         let directive = directive(element)?;
         match element.get(OWNERS.1) {
-            Some(uid) => elements.push((uid, directive, element)),
+            Some(Value::String(uid)) => elements.push((uid.as_str(), directive, element)),
             // It speaks of the list, and not of a member.
-            None if directive == Some(Directive::Replace) => list.clear(),
-            None => {
-                let why = "a member of ownerReferences has no uid, by which they merge";
+            None if directive == Some(Directive::Replace) => replaced = true,
+            _ => {
+                let why =
+                    "a member of ownerReferences has no uid that is a text, by which they merge";
                 return Err(Failure::bad_request(why));
             }
         }
     }
-    for (uid, directive, element) in elements {
-        let at = list
-            .iter()
-            .position(|present| present.get(OWNERS.1) == Some(uid));
-        match (at, directive) {
-            (Some(at), Some(Directive::Delete)) => {
-                list.remove(at);
-            }
-            (None, Some(Directive::Delete)) => {}
-            (Some(at), _) => {
-                if let Some(Value::Object(present)) = list.get_mut(at) {
-                    merge(present, element)?;
-                }
-            }
-            (None, _) => {
-                let mut fresh = Map::new();
-                merge(&mut fresh, element)?;
-                list.push(Value::Object(fresh));
-            }
+    let present = present.and_then(Value::as_array).filter(|_| !replaced);
+    let present: &[Value] = present.map_or(&[], Vec::as_slice);
+    // A member that is deleted leaves its place empty, so that the places of the others stay.
+    let mut list: Vec<Option<Value>> = present.iter().cloned().map(Some).collect();
+    let mut places = BTreeMap::new();
+    for (at, owner) in present.iter().enumerate() {
+        if let Some(uid) = owner.get(OWNERS.1).and_then(Value::as_str) {
+            places.entry(uid).or_insert(at);
         }
     }
-    Ok(list)
+    for (uid, directive, element) in elements {
+        if directive == Some(Directive::Delete) {
+            if let Some(at) = places.remove(uid) {
+                list[at] = None;
+            }
+            continue;
+        }
+        let at = *places.entry(uid).or_insert_with(|| {
+            list.push(Some(Value::Object(Map::new())));
+            list.len() - 1
+        });
+        if let Some(Value::Object(owner)) = &mut list[at] {
+            merge(owner, element)?;
+        }
+    }
+    Ok(list.into_iter().flatten().collect())
 }
 
 #[cfg(test)]
@@ -228,6 +233,32 @@ mod tests {
         assert_eq!(merged(present, &patch).unwrap(), expected);
     }
 
+    /// It holds up the keep-alives of others for as long as it works.
+    #[test]
+    fn many_members_cost_no_more_for_each_than_few() {
+        let owners = |members: usize| -> Vec<Value> {
+            let each = (0..members).map(|at| json!({ "uid": at.to_string() }));
+            each.collect()
+        };
+        let names = |members: usize| -> Map<String, Value> {
+            let each = (0..members).map(|at| (at.to_string(), Value::Bool(true)));
+            each.collect()
+        };
+        let many = 50_000;
+        let patch = json!({ "ownerReferences": owners(many) });
+        let list = merged(json!({ "ownerReferences": owners(many) }), &patch).unwrap();
+        assert_eq!(list["ownerReferences"].as_array().unwrap().len(), many);
+        let deleted: Vec<Value> = (0..many)
+            .map(|at| json!({ "uid": at.to_string(), "$patch": "delete" }))
+            .collect();
+        let patch = json!({ "ownerReferences": deleted });
+        assert_eq!(merged(list, &patch).unwrap()["ownerReferences"], json!([]));
+        let kept: Vec<String> = (0..many).map(|at| at.to_string()).collect();
+        let patch = json!({ "$retainKeys": kept });
+        let left = merged(Value::Object(names(many)), &patch).unwrap();
+        assert_eq!(left.as_object().unwrap().len(), many);
+    }
+
     #[test]
     fn directives_replace_delete_and_retain() {
         let present = || json!({ "m": {"a":1,"b":2}, "s": {"x":1} });
@@ -245,6 +276,7 @@ mod tests {
             json!({ "m": {"$retainKeys":1} }),
             json!({ "ownerReferences": [{"name":"a"}] }),
             json!({ "ownerReferences": ["a"] }),
+            json!({ "ownerReferences": [{"uid":1}] }),
         ] {
             assert_eq!(merged(present(), &wrong).unwrap_err().code(), 400);
         }
