@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::Node;
 use crate::fake_node::FakeNode;
-use crate::harness::{Dev, Said, ringfence};
+use crate::harness::{Dev, Said, await_that, ringfence};
 
 fn finding(said: &Said, check: &str) -> Value {
     let found = said.objects().into_iter().find(|it| it["check"] == check);
@@ -37,15 +37,12 @@ fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_s
     // One endpoint is enough: the members are asked, too.
     let nodes = dev.ready["nodes"].as_array().unwrap();
     let first = nodes[0]["client"].as_str().unwrap();
-    let mut healthy = doctor(first, &[]);
     // A cluster just begun leads a moment before its node says that it is ready.
-    for _ in 0..10 {
-        if healthy.code == Some(0) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut healthy = doctor(first, &[]);
+    await_that("doctor finds nothing", || {
         healthy = doctor(first, &[]);
-    }
+        healthy.code == Some(0)
+    });
     assert_eq!(healthy.code, Some(0), "{healthy:?}");
     for check in [
         "quorum",
