@@ -26,11 +26,11 @@ impl StateMachine {
         if lease.wants_serving() && lease.unserved.is_none() {
             lease.unserved = NonZeroU64::new(self.state.unserved.push(name.clone()));
         }
-        let (after, used) = (lease.due(), lease.is_used());
+        let after = lease.due();
         self.deadlines.move_lease(name, before, after);
-        // While sessions use it, it counts for them.
-        if !(used && user.is_some()) {
-            self.keep_name(name, user, before, after.filter(|_| !used));
+        // While a session holds it, or waits and no block keeps it from it, it counts for that one.
+        if before.is_some() || after.is_some() {
+            self.keep_name(name, user, before, after);
         }
         if before != after
             && let Some(due) = after

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::usage::Usage;
+use crate::access::usage::less;
 use crate::answer::Answer;
 use crate::deadlines::Due;
 use crate::ended::EndedRecord;
@@ -60,11 +60,9 @@ impl StateMachine {
         while self.ended.oldest().is_some_and(is_over) && self.budget.look() {
             if let Some(ended) = self.state.ended.pop() {
                 self.opens.remove(&ended.open);
-                if let Some(owner) = &ended.owner {
-                    let forget =
-                        |usage: &mut Usage| usage.sessions = usage.sessions.saturating_sub(1);
-                    self.usages.change(owner, forget);
-                }
+                let owner = ended.owner.as_ref();
+                self.usages
+                    .change(owner, |counts| less(&mut counts.sessions, 1));
             }
         }
     }
@@ -92,6 +90,7 @@ impl StateMachine {
             return;
         };
         self.state.waiters -= 1;
+        self.count_wait(name, waiter.session, false);
         // The deadline itself is gone: it was taken from the set when it came due.
         self.change_session(waiter.session, |session| {
             session.remove_wait(waiter.request);
@@ -115,6 +114,7 @@ impl StateMachine {
             return;
         };
         self.state.waiters -= 1;
+        self.count_wait(name, waiter.session, false);
         self.deadlines
             .remove_wait(waiter.until, place, name.clone());
         self.events.push(Event::WaitEnded {
@@ -140,11 +140,9 @@ impl StateMachine {
             return;
         };
         self.deadlines.remove_session(session.armed, id);
-        if let Some(owner) = &session.owner {
-            let leases = session.load() as u64;
-            let end = |usage: &mut Usage| usage.leases = usage.leases.saturating_sub(leases);
-            self.usages.change(owner, end);
-        }
+        let (owner, leases) = (session.owner.as_ref(), session.load() as u64);
+        self.usages
+            .change(owner, |counts| less(&mut counts.leases, leases));
         match session.pod() {
             Some(pod) => drop(self.state.pods.remove(&pod.key())),
             None => self.ttls.remove(session.ttl()),
@@ -172,6 +170,9 @@ impl StateMachine {
             for lost in session.lost() {
                 self.stop_waiting_for(&lost.name, lost.token);
             }
+        }
+        for lost in session.lost() {
+            self.count_loss_no_more(&lost.name, lost.token, id);
         }
         self.events.push(Event::SessionEnded {
             session: id,

@@ -83,9 +83,10 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Makes room for a new name, of its principal and in a full table: what has been idle for the longest time is forgotten
-    /// before its retention is over. Its floor stays covered by the greatest forgotten one. Where a
-    /// lowered limit has left more names than it allows, two go for each that comes.
+    /// Makes room for a new name, of its principal and in a full table: what has been idle for the
+    /// longest time is forgotten before its retention is over. Its floor stays covered by the greatest
+    /// forgotten one. Where a lowered limit has left more names than it allows, two go for each that
+    /// comes.
     fn make_room(&mut self, user: SessionId, name: &LeaseName) {
         self.make_room_of_principal(user, name);
         if self.leases.get(name).is_some() {
@@ -161,11 +162,13 @@ impl StateMachine {
         // One counter for all queues, so that waits that end at one time end in the order of arrival.
         let place = self.state.header.next_place;
         self.state.header.next_place += 1;
+        let session = waiter.session;
         self.index_waiter(name, place, &waiter);
         // Quiet time keeps a lease from its queue without a block of its own, so it may want serving.
         self.change_or_make_lease(name, |lease| {
             lease.queue.insert(place, waiter);
         });
+        self.count_wait(name, session, true);
     }
 
     /// Notes a place in a queue wherever it is looked for besides the queue itself.

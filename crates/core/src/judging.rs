@@ -12,6 +12,7 @@ use ringfence_planted::{Bug, planted};
 use crate::access::change::{ChangeAccess, InvalidAccess, Mode};
 use crate::access::principal::Principal;
 use crate::access::rules::Scope;
+use crate::access::usage::less;
 use crate::access::verb::Verb;
 use crate::answer::Answer;
 use crate::command::{Command, Evict};
@@ -95,11 +96,9 @@ impl StateMachine {
         let before = session.load();
         let result = change(session);
         let after = session.load();
-        if before != after
-            && let Some(owner) = &session.owner
-        {
-            self.usages.change(owner, |usage| {
-                usage.leases = (usage.leases + after as u64).saturating_sub(before as u64);
+        if before != after {
+            self.usages.change(session.owner.as_ref(), |counts| {
+                counts.leases = (counts.leases + after as u64).saturating_sub(before as u64);
             });
         }
         Some(result)
@@ -116,9 +115,13 @@ impl StateMachine {
         let Some(owner) = &session.owner else {
             if let Some(owner) = caller.filter(|_| mode != Mode::Off).cloned() {
                 let leases = session.load() as u64;
-                self.usages.change(&owner, |usage| {
-                    usage.sessions += 1;
-                    usage.leases += leases;
+                self.usages.change(None, |counts| {
+                    less(&mut counts.sessions, 1);
+                    less(&mut counts.leases, leases);
+                });
+                self.usages.change(Some(&owner), |counts| {
+                    counts.sessions += 1;
+                    counts.leases += leases;
                 });
                 if let Some(session) = self.state.sessions.get_mut(&id) {
                     session.owner = Some(owner);
@@ -202,11 +205,7 @@ impl StateMachine {
                 access.judge_open(caller.as_ref(), first)?;
                 let owner = caller.unwrap_or_else(Principal::anonymous);
                 let max = access.limits().sessions;
-                match self
-                    .usages
-                    .of(&owner)
-                    .is_some_and(|usage| usage.sessions >= max)
-                {
+                match self.usages.of(Some(&owner)).sessions >= max {
                     true => Err(Rejection::Limit(Limit::PrincipalSessions(max))),
                     false => Ok(Some(owner)),
                 }

@@ -86,7 +86,7 @@ pub use name::{
 pub use objects::object::{
     Candidate, GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX,
     OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, OWING_TOTAL_MAX, ObjectMetadata, ObjectView,
-    Owing, Term,
+    Owing, PRINCIPAL_OBJECTS_MAX, Term,
 };
 
 pub use outcome::{

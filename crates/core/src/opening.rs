@@ -87,12 +87,10 @@ impl StateMachine {
                 self.ttls.insert(session.ttl());
             }
         }
-        if let Some(owner) = &session.owner {
-            self.usages.change(owner, |usage| {
-                usage.sessions += 1;
-                usage.leases += session.load() as u64;
-            });
-        }
+        self.usages.change(session.owner.as_ref(), |counts| {
+            counts.sessions += 1;
+            counts.leases += session.load() as u64;
+        });
         self.opens.insert(session.open, id);
         self.state.sessions.insert(id, session);
     }

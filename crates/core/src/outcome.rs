@@ -357,4 +357,6 @@ pub enum Limit {
     Objects(u64),
     /// Lease objects of one namespace.
     NamespaceObjects(u64),
+    /// Lease objects of one principal.
+    PrincipalObjects(u64),
 }

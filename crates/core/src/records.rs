@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use crate::access::Access;
+use crate::access::usage::Kept;
 use crate::audit::Audit;
 use crate::ended::EndedRecord;
 use crate::lease::{Lease, Waiter};
@@ -157,10 +158,12 @@ impl StateMachine {
         }
         self.deadlines.move_lease(&name, None, lease.due());
         if let Some(of) = record.kept_for {
-            let due = lease.due().filter(|_| !lease.is_used());
-            let due = due.ok_or("is kept for a principal although a session has it or waits")?;
-            self.usages.keep(&of, &name, due);
-            self.state.kept.insert(name.clone(), of);
+            let due = lease.due();
+            let due = due.ok_or("is kept for a principal although it is a session's")?;
+            let counted = record.kept_counted;
+            let kept = Kept { of, counted };
+            self.usages.keep(&kept, &name, due);
+            self.state.kept.insert(name.clone(), kept);
         }
         if let Some(at) = record.armed
             && !self.is_at(LEVEL_REPEATS)
@@ -213,7 +216,7 @@ impl StateMachine {
                 return Err("is an object with a term that holds nothing");
             }
         }
-        self.state.objects.put(&name, object);
+        self.put_object(&name, object);
         Ok(())
     }
 
@@ -225,9 +228,8 @@ impl StateMachine {
         if self.opens.insert(record.open, id).is_some() {
             return Err("repeats the id of an Open");
         }
-        if let Some(owner) = &record.owner {
-            self.usages.change(owner, |usage| usage.sessions += 1);
-        }
+        self.usages
+            .change(record.owner.as_ref(), |counts| counts.sessions += 1);
         self.state.ended.push(record);
         Ok(())
     }

@@ -179,9 +179,11 @@ pub struct LeaseRecord {
     pub armed: Option<ClusterTime>,
     /// The token of the newest grant that an operator revoked.
     pub revoked: Option<FencingToken>,
-    /// For whom it counts while no session holds it or waits for it: the principal of the session that
-    /// used it last. Below [`LEVEL_RESTORE`](crate::LEVEL_RESTORE) always `None`.
+    /// For whom it counts while no session holds it, and none waits or it is blocked: the principal of
+    /// the session that used it last. Below [`LEVEL_RESTORE`](crate::LEVEL_RESTORE) always `None`.
     pub kept_for: Option<Principal>,
+    /// Whether that principal's wait for it, or its loss, counts already.
+    pub kept_counted: bool,
     /// The queue, head first.
     pub queue: Vec<WaiterRecord>,
 }

@@ -10,6 +10,7 @@ use ringfence_planted::{Bug, planted};
 use crate::access::Access;
 use crate::access::change::Mode;
 use crate::access::principal::Principal;
+use crate::access::usage::Kept;
 use crate::audit::{Audit, AuditRecord};
 use crate::ended::{EndedRecord, EndedSessions};
 use crate::event::{Granted, SessionEnd};
@@ -46,8 +47,8 @@ pub struct Frozen {
     pub(crate) unserved: Tree<u64, LeaseName>,
     /// Stands in for the deadlines of leases until the level says otherwise.
     pub(crate) looks: Looks,
-    /// For whom a name counts that no session holds or waits for, where that is known.
-    pub(crate) kept: Tree<LeaseName, Principal>,
+    /// For whom a name counts that no session holds, where that is known.
+    pub(crate) kept: Tree<LeaseName, Kept>,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
     pub(crate) access: Access,
@@ -464,6 +465,7 @@ impl Frozen {
             data: waiter.data.clone(),
             lock_delay: waiter.lock_delay,
         });
+        let kept = self.kept.get(name);
         LeaseRecord {
             name: name.clone(),
             floor: lease.floor,
@@ -472,7 +474,8 @@ impl Frozen {
             idle_since: lease.idle_since,
             armed: self.looks.time(name),
             revoked: lease.revoked,
-            kept_for: self.kept.get(name).cloned(),
+            kept_for: kept.map(|kept| kept.of.clone()),
+            kept_counted: kept.is_some_and(|kept| kept.counted),
             queue: queue.collect(),
         }
     }

@@ -41,10 +41,14 @@ impl Lease {
         self.grant.is_none() && self.queue.is_empty() && self.blocked_until().is_none()
     }
 
-    /// Whether it counts for this principal although no session has it or wants it.
+    /// Whether it counts for this principal although no session holds it.
     pub(super) fn counts_for(&self, principal: &Principal) -> bool {
-        let used = self.grant.is_some() || !self.queue.is_empty();
-        !used && self.last_of.as_ref() == Some(principal)
+        let blocked = self.blocked_until().is_some();
+        let counts = match self.grant {
+            Some(_) => false,
+            None => (blocked && !self.counted) || (!blocked && self.queue.is_empty()),
+        };
+        counts && self.last_of.as_ref() == Some(principal)
     }
 
     fn rest(&self) -> Option<Rest> {

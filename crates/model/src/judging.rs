@@ -195,11 +195,9 @@ impl Model {
             return rights.judge(self.principal(), Verb::Acquire, to);
         }
         let owner = self.owner_of_new();
-        let living = self
-            .sessions
-            .iter()
-            .filter(|session| session.owner == owner);
-        let ended = self.ended.iter().filter(|session| session.owner == owner);
+        let own = |of: &Option<Principal>| Some(named(of.as_ref())) == owner;
+        let living = self.sessions.iter().filter(|session| own(&session.owner));
+        let ended = self.ended.iter().filter(|session| own(&session.owner));
         let max = rights.limits.sessions;
         let full = (living.count() + ended.count()) as u64 >= max;
         match full {
@@ -231,9 +229,10 @@ impl Model {
         name: &LeaseName,
         given_back: usize,
     ) -> Result<(), Rejection> {
-        let Some(owner) = owner.filter(|_| self.rights.mode == Mode::Enforced) else {
+        if self.rights.mode != Mode::Enforced {
             return Ok(());
-        };
+        }
+        let owner = &named(owner);
         // Idle names can go, but not what may not be granted yet.
         let stuck = |lease: &Lease| lease.counts_for(owner) && !lease.is_idle();
         let stuck = |lease: &&Lease| stuck(lease) && lease.name != *name;
@@ -247,7 +246,7 @@ impl Model {
 
     /// Leases and waits of all sessions of a principal, and losses that they have not acknowledged.
     fn leases_of_all(&self, owner: &Principal) -> usize {
-        let own = |session: &&Session| session.owner.as_ref() == Some(owner);
+        let own = |session: &&Session| named(session.owner.as_ref()) == *owner;
         let own = self.sessions.iter().filter(own);
         own.map(|session| self.leases_of(session.id)).sum()
     }
@@ -256,9 +255,10 @@ impl Model {
     /// first: two, so that they become fewer after the limit was lowered.
     pub(super) fn forget_own_for(&mut self, id: SessionId, name: &LeaseName) {
         let owner = self.session(id).and_then(|session| session.owner.clone());
-        let Some(owner) = owner.filter(|_| self.rights.mode == Mode::Enforced) else {
+        if self.rights.mode != Mode::Enforced {
             return;
-        };
+        }
+        let owner = named(owner.as_ref());
         for _ in 0..2 {
             let others = |lease: &&Lease| lease.counts_for(&owner) && lease.name != *name;
             let count = self.leases_of_all(&owner) + self.leases.iter().filter(others).count();

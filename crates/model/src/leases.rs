@@ -3,9 +3,10 @@
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
     Acquire, EndCause, Event, FencingToken, Granted, Holder, LOCK_DELAY_MAX, LeaseName, Limit,
-    Rejection, RequestNumber, SessionId, WAIT_MAX, WaitEnd,
+    LostGrant, Mode, Rejection, RequestNumber, SessionId, WAIT_MAX, WaitEnd,
 };
 
+use super::rights::named;
 use super::{Lease, Model};
 
 impl Model {
@@ -68,6 +69,7 @@ impl Model {
         if obstacle.is_some() {
             self.next_place += 1;
             self.leases[at].queue.push(waiter);
+            self.waits_for_blocked(at, session, true);
             return Ok(Answer::Waiting {
                 name: ask.name.clone(),
             });
@@ -167,7 +169,30 @@ impl Model {
     /// Notes whose session gave up a lease.
     fn used_last_by(&mut self, at: usize, session: SessionId) {
         let owner = self.session(session).and_then(|found| found.owner.clone());
+        let owner = match self.rights.mode {
+            Mode::Enforced => Some(named(owner.as_ref())),
+            Mode::Off | Mode::Permissive => owner,
+        };
         self.leases[at].last_of = owner.filter(|_| self.counts_idle_names());
+        self.leases[at].counted = false;
+    }
+
+    /// Notes that a session waits for a blocked lease, or does not any more: what is blocked by a grant
+    /// of its own principal counts once.
+    fn waits_for_blocked(&mut self, at: usize, session: SessionId, waits: bool) {
+        let owner = self.session(session).and_then(|found| found.owner.clone());
+        let lease = &mut self.leases[at];
+        if lease.blocked_until().is_some() && owner.is_some() && lease.last_of == owner {
+            lease.counted = waits;
+        }
+    }
+
+    /// The loss of a lease counts no more for its session.
+    pub(super) fn loss_counts_no_more(&mut self, lost: &LostGrant) {
+        let at = self.lease_at(&lost.name);
+        if let Some(at) = at.filter(|&at| self.leases[at].floor == Some(lost.token)) {
+            self.leases[at].counted = false;
+        }
     }
 
     /// The lease that no session has used for the longest time.
@@ -202,6 +227,7 @@ impl Model {
             look_at: None,
             revoked: None,
             last_of: None,
+            counted: false,
             queue: Vec::new(),
             turn: None,
         });
@@ -315,9 +341,13 @@ impl Model {
         if let Some(answer) = answer {
             self.reanswer(waiter.session, waiter.request, answer);
         }
-        if self.leases[at].grant.is_none() && self.leases[at].queue.is_empty() {
-            self.leases[at].idle_since = self.time;
-            self.used_last_by(at, waiter.session);
+        self.waits_for_blocked(at, waiter.session, false);
+        let lease = &mut self.leases[at];
+        if lease.grant.is_none() && lease.queue.is_empty() {
+            lease.idle_since = self.time;
+            if lease.blocked_until().is_none() {
+                self.used_last_by(at, waiter.session);
+            }
         }
         self.events.push(Event::WaitEnded {
             name,

@@ -124,8 +124,11 @@ struct Lease {
     look_at: Option<ClusterTime>,
     /// The newest grant that was revoked.
     revoked: Option<FencingToken>,
-    /// Whose session used it last; means nothing while one does.
+    /// Whose session used it last, or whose grant has left its block; means nothing while it is held,
+    /// nor while it is not blocked and a session waits.
     last_of: Option<Principal>,
+    /// Whether a wait for it, or the loss of it, counts for that principal already.
+    counted: bool,
     queue: Vec<WaiterRecord>,
     /// Whose turn it is among the free leases that a session waits for.
     turn: Option<u64>,

@@ -6,10 +6,11 @@ mod writes;
 
 use ringfence_core::{
     Candidate, ClusterTime, EndCause, FencingToken, GoneObject, Identity, LeaseName, Limit, Millis,
-    ObjectMetadata, ObjectView, Pod, PodUid, SessionId, WallTime,
+    ObjectMetadata, ObjectView, Pod, PodUid, Principal, SessionId, WallTime,
 };
 
 use super::Model;
+use super::rights::named;
 use owing::Note;
 
 /// The level from which on there are objects.
@@ -18,6 +19,8 @@ const LEVEL_OBJECTS: u32 = 5;
 const LEVEL_RESTORE: u32 = 6;
 /// The most objects of all names, and of names with the same first two segments.
 const OBJECTS_MAX: (usize, usize) = (100_000, 10_000);
+/// The most objects that one principal wrote first.
+const OBJECTS_OF_ONE_MAX: usize = 2_500;
 /// The most deleted objects that are remembered.
 const GONE_MAX: usize = 10_000;
 
@@ -52,6 +55,16 @@ struct Object {
     transitions: u32,
     term: Option<Term>,
     native: bool,
+    /// The first proven principal that wrote it.
+    owner: Option<Principal>,
+}
+
+impl Object {
+    /// It stays from now on, and is that of the first writer that is proven.
+    fn is_written_by(&mut self, writer: Option<&Principal>) {
+        self.native = false;
+        self.owner = self.owner.take().or_else(|| writer.cloned());
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +122,7 @@ impl Model {
         object.version = version;
     }
 
-    fn make_object(&mut self, name: &LeaseName) {
+    fn make_object(&mut self, name: &LeaseName, owner: Option<&Principal>) {
         if self.object(name).is_some() {
             return;
         }
@@ -128,6 +141,7 @@ impl Model {
             transitions: 0,
             term: None,
             native: false,
+            owner: owner.cloned(),
         });
         self.objects.present.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -163,6 +177,19 @@ impl Model {
         (beside.count() >= of_namespace).then_some(Limit::NamespaceObjects(of_namespace as u64))
     }
 
+    /// What the writer would exceed for whom an object of this name would count from now on.
+    fn lacks_room_of_its_own(&self, name: &LeaseName) -> Option<Limit> {
+        let counts_already = self.object(name).is_some_and(|object| !object.native);
+        if counts_already || !self.binds() {
+            return None;
+        }
+        let of = named(self.principal());
+        let own = |object: &&Object| !object.native && named(object.owner.as_ref()) == of;
+        let count = self.objects.present.iter().filter(own).count();
+        let max = OBJECTS_OF_ONE_MAX;
+        (count >= max).then_some(Limit::PrincipalObjects(max as u64))
+    }
+
     /// Versions follow the clock, as tokens do.
     pub(super) fn raise_versions(&mut self) {
         if self.level < LEVEL_OBJECTS {
@@ -186,7 +213,7 @@ impl Model {
     fn make_native_object(&mut self, name: &LeaseName) {
         let knows = self.level >= LEVEL_OBJECTS && is_of_kubernetes(name);
         if knows && self.object(name).is_none() && self.lacks_room(name).is_none() {
-            self.make_object(name);
+            self.make_object(name, None);
             if self.level >= LEVEL_RESTORE {
                 self.change_object(name, |object| object.native = true);
             }

@@ -291,10 +291,11 @@ impl Model {
         });
         // Who closed has stopped believing, and who ran out of time cannot believe. Who was evicted
         // may, for as long as was said when the grant was revoked.
-        if !evicted {
-            for lost in session.lost {
+        for lost in session.lost {
+            if !evicted {
                 self.aware(id, lost.token);
             }
+            self.loss_counts_no_more(&lost);
         }
     }
 
@@ -316,8 +317,12 @@ impl Model {
             let Some(session) = self.session_mut(id) else {
                 continue;
             };
-            session.lost.retain(|lost| lost.token != token);
+            let known = session.lost.iter().position(|lost| lost.token == token);
+            let known = known.map(|at| session.lost.remove(at));
             self.aware(id, token);
+            if let Some(lost) = known {
+                self.loss_counts_no_more(&lost);
+            }
         }
         let mut renewed = Renewed {
             time: now,
@@ -364,7 +369,9 @@ impl Model {
             token: revoke.token,
             cause,
         };
-        self.session_mut(session).expect("alive").lost.push(lost);
+        let owned = self.session_mut(session).expect("alive");
+        owned.lost.push(lost);
+        self.leases[at].counted = owned.owner.is_some();
         Outcome::Done
     }
 

@@ -109,17 +109,18 @@ impl View {
     }
 
     /// How many leases and waits sessions of a principal have, and how many names are kept for it that
-    /// no session has or waits for.
+    /// do not count among these. `anonymous` has what sessions have that have no principal.
     #[must_use]
     pub fn names_of(&self, principal: &Principal) -> usize {
         let own = |id: SessionId| {
-            let session = self.session(id);
-            session.and_then(|session| session.owner.as_ref()) == Some(principal)
+            let owner = self.session(id).map(|session| session.owner.as_ref());
+            owner.is_some_and(|owner| named(owner) == principal.as_str())
         };
         let count = |lease: &LeaseRecord| {
             let held = lease.grant.iter().filter(|grant| own(grant.session));
             let waits = lease.queue.iter().filter(|waiter| own(waiter.session));
             let kept = lease.kept_for.iter().filter(|of| *of == principal);
+            let kept = kept.filter(|_| !lease.kept_counted);
             held.count() + waits.count() + kept.count()
         };
         self.leases.iter().map(count).sum()
@@ -136,17 +137,13 @@ impl View {
     }
 
     /// Principals that sessions belong to, or names are kept for.
-    pub fn principals(&self) -> impl Iterator<Item = &Principal> {
-        let owners = self
-            .sessions
-            .iter()
-            .filter_map(|session| session.owner.as_ref());
-        let kept = self
-            .leases
-            .iter()
-            .filter_map(|lease| lease.kept_for.as_ref());
-        let all: BTreeSet<&Principal> = owners.chain(kept).collect();
-        all.into_iter()
+    #[must_use]
+    pub fn principals(&self) -> BTreeSet<Principal> {
+        let sessions = self.sessions.iter();
+        let owners = sessions.map(|session| session.owner.clone());
+        let owners = owners.map(|owner| owner.unwrap_or_else(Principal::anonymous));
+        let kept = self.leases.iter().map(|lease| lease.kept_for.clone());
+        owners.chain(kept.flatten()).collect()
     }
 
     /// Whether the state says that work is left over for the next entry.
@@ -154,4 +151,9 @@ impl View {
     pub fn has_work_left(&self) -> bool {
         self.next_deadline.is_some_and(|next| next <= self.time())
     }
+}
+
+/// What has no principal counts for `anonymous`.
+fn named(principal: Option<&Principal>) -> &str {
+    principal.map_or(Principal::ANONYMOUS, Principal::as_str)
 }

@@ -55,9 +55,9 @@ fn rejected(what: What<'_>, rejection: &Rejection) -> Failure {
         | Rejection::Revoking { .. }
         | Rejection::QuietTime { .. }
         | Rejection::Owing { .. } => Failure::conflict(name, &message()),
-        Rejection::Limit(Limit::Objects(_) | Limit::NamespaceObjects(_)) => {
-            Failure::not_allowed(name, &message())
-        }
+        Rejection::Limit(
+            Limit::Objects(_) | Limit::NamespaceObjects(_) | Limit::PrincipalObjects(_),
+        ) => Failure::not_allowed(name, &message()),
         Rejection::NotReady | Rejection::TokensExhausted => {
             Failure::service_unavailable(message(), RETRY_AFTER)
         }

@@ -1,33 +1,57 @@
 //! What each principal has: counted, so that none takes all there is.
 
+use alloc::vec::Vec;
+use core::fmt;
+
+use ringfence_planted::{Bug, planted};
+
 use super::principal::Principal;
 use crate::lease::LeaseDue;
 use crate::name::LeaseName;
 use crate::time::ClusterTime;
 use crate::tree::Tree;
 
-/// What one principal has.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Usage {
+/// What one principal has, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
     /// Its sessions, those that ended within the last minute included.
     pub(crate) sessions: u64,
     /// Leases, waits and unacknowledged losses of its living sessions.
     pub(crate) leases: u64,
-    /// Names that are kept for it and that are blocked, so they cannot go yet.
+    /// Names that are kept for it and that are blocked, so they cannot go yet; without those that
+    /// count among its waits or losses.
     pub(crate) blocked: u64,
-    /// The idle names that are kept for it, in the order in which they go.
-    idle: Tree<(ClusterTime, LeaseName), ()>,
+    /// Idle names that are kept for it.
+    pub(crate) idle: u64,
+    /// Lease objects that are its own.
+    pub(crate) objects: u64,
 }
 
-impl Usage {
-    /// How many idle names are kept for it.
-    pub(crate) fn idle(&self) -> u64 {
-        self.idle.len() as u64
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            sessions: self.sessions + other.sessions,
+            leases: self.leases + other.leases,
+            blocked: self.blocked + other.blocked,
+            idle: self.idle + other.idle,
+            objects: self.objects + other.objects,
+        }
     }
+}
 
-    fn is_nothing(&self) -> bool {
-        self.sessions == 0 && self.leases == 0 && self.blocked == 0 && self.idle.is_empty()
-    }
+/// For whom a name is kept that no session holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) of: Principal,
+    /// Whether a wait for it or its loss counts for that principal already: then its block does not.
+    pub(crate) counted: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Usage {
+    counts: Counts,
+    /// The idle names that are kept for it, in the order in which they go.
+    idle: Tree<(ClusterTime, LeaseName), ()>,
 }
 
 /// A principal, ordered by a number that follows from its text. Each request searches for one several
@@ -57,49 +81,78 @@ impl Key {
     }
 }
 
-/// What principals have; follows from the sessions and from what names are kept for whom.
-#[derive(Clone, Debug, Default)]
+/// What principals have, and what has none; follows from the sessions, the Lease objects, and what names are kept for whom.
+#[derive(Clone, Default)]
 pub(crate) struct Usages {
     by_principal: Tree<Key, Usage>,
+    /// What has no principal, since nothing was proven when it began.
+    unproven: Counts,
 }
 
 impl Usages {
-    /// What a principal has, if it has something.
-    pub(crate) fn of(&self, principal: &Principal) -> Option<&Usage> {
-        self.by_principal.get(&Key::of(principal))
+    /// What a principal has. `anonymous` has what has no principal, too.
+    pub(crate) fn of(&self, principal: Option<&Principal>) -> Counts {
+        match principal {
+            Some(proven) if proven.as_str() != Principal::ANONYMOUS => self.counts(proven),
+            _ if planted(Bug::UnprovenUncounted) => self.counts(&Principal::anonymous()),
+            _ => self.counts(&Principal::anonymous()).plus(self.unproven),
+        }
     }
 
-    /// Counts what a principal has more or less. One that has nothing left is forgotten.
-    pub(crate) fn change(&mut self, principal: &Principal, change: impl FnOnce(&mut Usage)) {
+    fn counts(&self, principal: &Principal) -> Counts {
+        let usage = self.by_principal.get(&Key::of(principal));
+        usage.map(|usage| usage.counts).unwrap_or_default()
+    }
+
+    /// Counts what a principal, or what has none, has more or less.
+    pub(crate) fn change(
+        &mut self,
+        principal: Option<&Principal>,
+        change: impl FnOnce(&mut Counts),
+    ) {
+        match principal {
+            Some(principal) => self.change_usage(principal, |usage| change(&mut usage.counts)),
+            None => change(&mut self.unproven),
+        }
+    }
+
+    /// One that has nothing left is forgotten.
+    fn change_usage(&mut self, principal: &Principal, change: impl FnOnce(&mut Usage)) {
         let key = Key::of(principal);
         // One search where the principal has something before and after: each request passes here.
         if let Some(known) = self.by_principal.get_mut(&key) {
             change(known);
-            if known.is_nothing() {
+            if known.counts == Counts::default() {
                 self.by_principal.remove(&key);
             }
             return;
         }
         let mut usage = Usage::default();
         change(&mut usage);
-        if !usage.is_nothing() {
+        if usage.counts != Counts::default() {
             self.by_principal.insert(key, usage);
         }
     }
 
     /// Counts a name that is kept for a principal, by what it waits for.
-    pub(crate) fn keep(&mut self, principal: &Principal, name: &LeaseName, due: LeaseDue) {
-        self.change(principal, |usage| match due {
-            LeaseDue::Block(_) => usage.blocked += 1,
-            LeaseDue::Idle(since) => drop(usage.idle.insert((since, name.clone()), ())),
+    pub(crate) fn keep(&mut self, kept: &Kept, name: &LeaseName, due: LeaseDue) {
+        self.change_usage(&kept.of, |usage| match due {
+            LeaseDue::Block(_) => usage.counts.blocked += u64::from(!kept.counted),
+            LeaseDue::Idle(since) => {
+                usage.idle.insert((since, name.clone()), ());
+                usage.counts.idle = usage.idle.len() as u64;
+            }
         });
     }
 
     /// Takes back what [`Usages::keep`] counted.
-    pub(crate) fn let_go(&mut self, principal: &Principal, name: &LeaseName, due: LeaseDue) {
-        self.change(principal, |usage| match due {
-            LeaseDue::Block(_) => usage.blocked = usage.blocked.saturating_sub(1),
-            LeaseDue::Idle(since) => drop(usage.idle.remove(&(since, name.clone()))),
+    pub(crate) fn let_go(&mut self, kept: &Kept, name: &LeaseName, due: LeaseDue) {
+        self.change_usage(&kept.of, |usage| match due {
+            LeaseDue::Block(_) => less(&mut usage.counts.blocked, u64::from(!kept.counted)),
+            LeaseDue::Idle(since) => {
+                usage.idle.remove(&(since, name.clone()));
+                usage.counts.idle = usage.idle.len() as u64;
+            }
         });
     }
 
@@ -110,8 +163,25 @@ impl Usages {
         principal: &Principal,
         other: &LeaseName,
     ) -> Option<&LeaseName> {
-        let mut names = self.of(principal)?.idle.iter();
+        let mut names = self.by_principal.get(&Key::of(principal))?.idle.iter();
         let found = names.find(|((_, name), ())| name != other);
         found.map(|((_, name), ())| name)
     }
+}
+
+/// In the order of the principals, and whatever the order in which it was counted.
+impl fmt::Debug for Usages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (key, usage) in self.by_principal.iter() {
+            let idle: Vec<_> = usage.idle.iter().map(|(name, ())| name).collect();
+            map.entry(&key.principal, &(usage.counts, idle));
+        }
+        map.entry(&"unproven", &self.unproven).finish()
+    }
+}
+
+/// Counts so many less.
+pub(crate) fn less(count: &mut u64, by: u64) {
+    *count = count.saturating_sub(by);
 }

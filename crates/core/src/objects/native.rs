@@ -32,7 +32,7 @@ impl StateMachine {
             && self.state.objects.room_for(name).is_ok()
             && !planted(Bug::NativeHolderHidden)
         {
-            self.make_object(name);
+            self.make_object(name, None);
             // Below that level they stay, as in older releases.
             if self.is_at(LEVEL_RESTORE) {
                 self.change_object(name, |object| object.native = true);

@@ -14,6 +14,9 @@ pub const OBJECT_METADATA_BYTES_MAX: usize = 4 << 10;
 pub const OBJECTS_MAX: u64 = 100_000;
 /// The most objects whose names have the same first two segments, `k8s/NAMESPACE`.
 pub const NAMESPACE_OBJECTS_MAX: u64 = 10_000;
+/// The most objects of one principal, where rights bind; those that go when their leases are free are
+/// left out.
+pub const PRINCIPAL_OBJECTS_MAX: u64 = 2_500;
 /// The most deleted objects that are remembered, for watches that go on behind them.
 pub const GONE_OBJECTS_MAX: u64 = 10_000;
 /// The most candidates of one name that owe the end of their term.
@@ -123,6 +126,18 @@ pub struct LeaseObject {
     pub term: Option<Term>,
     /// Made for a lease that a session acquired, and not written since: it goes when the lease is free.
     pub native: bool,
+    /// The first proven principal that wrote it: it counts for that one until it is deleted.
+    pub owner: Option<Principal>,
+}
+
+impl LeaseObject {
+    /// It is written: it stays when the lease is free, and counts for the first proven writer.
+    pub(super) fn become_own(&mut self, writer: Option<&Principal>) {
+        self.native = false;
+        if self.owner.is_none() {
+            self.owner = writer.cloned();
+        }
+    }
 }
 
 /// What readers see of an object.

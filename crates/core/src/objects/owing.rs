@@ -6,9 +6,14 @@
 //! its next write granted it the lease again, it would go on with the old term and a new token. So
 //! that write is refused, and all others for one duration more: its loop has ended by then.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use ringfence_planted::{Bug, planted};
 
 use super::object::{Candidate, OWING_MAX, OWING_TOTAL_MAX, Owing};
+use crate::access::principal::Principal;
 use crate::name::{Identity, LeaseName};
 use crate::time::{ClusterTime, Millis};
 use crate::tree::Tree;
@@ -28,28 +33,38 @@ pub(super) struct Notes {
     /// Those of each name, the oldest first; no list is empty.
     by_name: Tree<LeaseName, Vec<Owing>>,
     /// Exactly one entry per note, under the version of its loss.
-    order: Tree<u64, LeaseName>,
+    names: Tree<u64, LeaseName>,
+    /// The versions of the losses of each principal that has notes, and of those without one.
+    of_principals: Tree<Option<Principal>, Tree<u64, ()>>,
+    /// Exactly one entry per principal that has notes: the one with the most is first, and among equals
+    /// the one with the oldest.
+    shares: Tree<(Reverse<usize>, u64), Option<Principal>>,
 }
 
 impl Notes {
-    /// Notes a candidate whose term ended against its will. The newest notes of a name are kept, also
-    /// when its object is deleted; of all notes the newest, too.
+    /// Notes a candidate whose term ended against its will; it is kept also when the object is deleted.
+    /// One too many, of a name or of all, displaces the oldest of the principal that has the most of
+    /// them: who loses terms under ever new names displaces its own notes, and none of another.
     pub(super) fn add(&mut self, name: &LeaseName, note: Owing) {
-        let mut notes = self.take(name);
-        notes.retain(|known| known.identity != note.identity || known.candidate != note.candidate);
-        let spare = (notes.len() + 1).saturating_sub(OWING_MAX);
-        notes.drain(..spare);
-        notes.push(note);
-        self.put(name, notes);
-        while self.order.len() > OWING_TOTAL_MAX {
-            let Some((lost, name)) = self.order.first() else {
+        let same = |known: &Owing| {
+            (&known.identity, &known.candidate) == (&note.identity, &note.candidate)
+        };
+        self.remove_where(name, same);
+        self.push(name, note);
+        let notes = self.by_name.get(name).map(Vec::as_slice);
+        if let Some(notes) = notes.filter(|notes| notes.len() > OWING_MAX) {
+            let lost = notes.get(oldest_of_most(notes)).map(|note| note.lost);
+            self.remove_where(name, |note| Some(note.lost) == lost);
+        }
+        while self.names.len() > OWING_TOTAL_MAX {
+            let Some(((_, lost), _)) = self.shares.first() else {
                 return;
             };
-            let (lost, name) = (*lost, name.clone());
-            let mut notes = self.take(&name);
-            notes.retain(|note| note.lost != lost);
-            self.order.remove(&lost);
-            self.put(&name, notes);
+            let (lost, name) = (*lost, self.names.get(lost).cloned());
+            let Some(name) = name else {
+                return;
+            };
+            self.remove_where(&name, |note| note.lost == lost);
         }
     }
 
@@ -70,11 +85,7 @@ impl Notes {
 
     /// Forgets what the candidate owed.
     pub(super) fn settle(&mut self, name: &LeaseName, debtor: Debtor<'_>) {
-        if self.of(name, debtor).is_some() {
-            let mut notes = self.take(name);
-            notes.retain(|note| !note.is_of(debtor));
-            self.put(name, notes);
-        }
+        self.remove_where(name, |note| note.is_of(debtor));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&LeaseName, &Vec<Owing>)> {
@@ -90,31 +101,78 @@ impl Notes {
     ) -> Result<(), &'static str> {
         let rising = notes.is_sorted_by(|one, next| one.lost < next.lost);
         let given_out = notes.last().is_some_and(|note| note.lost <= versions);
-        let taken = |note: &Owing| self.order.get(&note.lost).is_some();
+        let taken = |note: &Owing| self.names.get(&note.lost).is_some();
         let fits = notes.len() <= OWING_MAX && self.by_name.get(&name).is_none();
         if !rising || !given_out || !fits || notes.iter().any(taken) {
             return Err("has notes of lost terms that are too many or out of order");
         }
-        self.put(&name, notes);
+        for note in notes {
+            self.push(&name, note);
+        }
         Ok(())
     }
 
-    fn take(&mut self, name: &LeaseName) -> Vec<Owing> {
-        let notes = self.by_name.remove(name).unwrap_or_default();
-        for note in &notes {
-            self.order.remove(&note.lost);
+    fn push(&mut self, name: &LeaseName, note: Owing) {
+        self.names.insert(note.lost, name.clone());
+        self.change_share(&note.candidate.principal, |own| {
+            own.insert(note.lost, ());
+        });
+        match self.by_name.get_mut(name) {
+            Some(notes) => notes.push(note),
+            None => drop(self.by_name.insert(name.clone(), Vec::from([note]))),
         }
-        notes
     }
 
-    fn put(&mut self, name: &LeaseName, notes: Vec<Owing>) {
-        for note in &notes {
-            self.order.insert(note.lost, name.clone());
+    fn remove_where(&mut self, name: &LeaseName, goes: impl Fn(&Owing) -> bool) {
+        let Some(notes) = self.by_name.get_mut(name) else {
+            return;
+        };
+        let going: Vec<Owing> = notes.extract_if(.., |note| goes(note)).collect();
+        if notes.is_empty() {
+            self.by_name.remove(name);
         }
-        if !notes.is_empty() {
-            self.by_name.insert(name.clone(), notes);
+        for note in going {
+            self.names.remove(&note.lost);
+            self.change_share(&note.candidate.principal, |own| {
+                own.remove(&note.lost);
+            });
         }
     }
+
+    fn change_share(&mut self, of: &Option<Principal>, change: impl FnOnce(&mut Tree<u64, ()>)) {
+        let mut own = self.of_principals.remove(of).unwrap_or_default();
+        if let Some(share) = share(&own) {
+            self.shares.remove(&share);
+        }
+        change(&mut own);
+        if let Some(share) = share(&own) {
+            self.shares.insert(share, of.clone());
+            self.of_principals.insert(of.clone(), own);
+        }
+    }
+}
+
+/// How many notes these are, and the oldest.
+fn share(notes: &Tree<u64, ()>) -> Option<(Reverse<usize>, u64)> {
+    let (oldest, _) = notes.first()?;
+    Some((Reverse(notes.len()), *oldest))
+}
+
+/// Where the oldest of the notes stands whose principal has the most of these, of a name at most.
+fn oldest_of_most(notes: &[Owing]) -> usize {
+    let of = |note: &Owing| note.candidate.principal.clone();
+    let mut counts: BTreeMap<Option<Principal>, usize> = BTreeMap::new();
+    for note in notes {
+        *counts.entry(of(note)).or_default() += 1;
+    }
+    let most = counts.values().max().copied();
+    if planted(Bug::NotesOfOthersDisplaced) {
+        return 0;
+    }
+    let found = notes
+        .iter()
+        .position(|note| counts.get(&of(note)).copied() == most);
+    found.unwrap_or_default()
 }
 
 impl Owing {
@@ -158,7 +216,7 @@ mod tests {
         }
         assert_eq!(
             notes.iter().map(|(_, notes)| notes.len()).sum::<usize>(),
-            notes.order.len()
+            notes.names.len()
         );
         let (identity, candidate) = (Identity::unknown(), Candidate::default());
         let debtor = Debtor {

@@ -9,6 +9,7 @@ use super::object::{
     GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView, Term,
 };
 use super::owing::Notes;
+use crate::access::usage::{Counts, less};
 use crate::id::{FencingToken, SessionId};
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
@@ -343,6 +344,7 @@ impl StateMachine {
     /// Deletes an object, with the next version.
     pub(super) fn remove_object(&mut self, name: &LeaseName) -> u64 {
         let version = self.next_version();
+        self.count_object(name, |counts| less(&mut counts.objects, 1));
         let forgotten = self.state.objects.delete(name, version);
         let header = &mut self.state.header;
         header.versions_forgotten = header.versions_forgotten.max(forgotten);
@@ -365,6 +367,20 @@ impl StateMachine {
         if !unseen && !planted(Bug::ObjectChangedUnseen) {
             object.version = self.next_version();
         }
+        self.put_object(name, object);
+    }
+
+    /// Puts in an object, or the next version of one, and counts it for its owner.
+    pub(crate) fn put_object(&mut self, name: &LeaseName, object: LeaseObject) {
+        self.count_object(name, |counts| less(&mut counts.objects, 1));
         self.state.objects.put(name, object);
+        self.count_object(name, |counts| counts.objects += 1);
+    }
+
+    fn count_object(&mut self, name: &LeaseName, change: impl FnOnce(&mut Counts)) {
+        let object = self.state.objects.get(name);
+        if let Some(object) = object.filter(|object| !object.native) {
+            self.usages.change(object.owner.as_ref(), change);
+        }
     }
 }

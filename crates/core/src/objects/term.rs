@@ -132,12 +132,13 @@ impl StateMachine {
             binds,
         };
         self.state.objects.owing.settle(name, debtor);
-        self.make_object(name);
+        let owner = candidate.principal.as_ref();
+        self.make_object(name, owner);
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.acquired, object.renewed) = (wall, wall);
             object.term = Some(term);
-            object.native = false;
+            object.become_own(owner);
         });
         Ok(Done::Held(granted.token))
     }
@@ -193,6 +194,7 @@ impl StateMachine {
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.renewed, object.heard) = (wall, now);
+            object.become_own(candidate.principal.as_ref());
             if let Some(term) = object.term.as_mut().filter(|_| adopts) {
                 term.candidate = candidate.clone();
             }

@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 
 use ringfence_planted::{Bug, planted};
 
-use super::object::{Candidate, LeaseObject, ObjectMetadata, Term};
+use super::object::{Candidate, LeaseObject, ObjectMetadata, PRINCIPAL_OBJECTS_MAX, Term};
 use crate::access::change::Mode;
+use crate::access::principal::Principal;
 use crate::access::rules::Scope;
 use crate::access::verb::Verb;
 use crate::command::{Command, ObjectSpec, ObjectWrite, Revoke, WriteObject};
@@ -14,7 +15,7 @@ use crate::lease::GrantRecord;
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
-use crate::outcome::{Holder, ObjectWritten, Outcome, Rejection};
+use crate::outcome::{Holder, Limit, ObjectWritten, Outcome, Rejection};
 use crate::time::{ClusterTime, WallTime};
 
 /// What a write did to the grant.
@@ -36,7 +37,7 @@ impl StateMachine {
             self.end_if_due(term.session);
         }
         let candidate = Candidate {
-            principal: self.caller.as_ref().map(|caller| caller.principal.clone()),
+            principal: self.proven().cloned(),
             pod: ask.pod.clone(),
         };
         // Before anything of the object is shown, its version too.
@@ -44,10 +45,7 @@ impl StateMachine {
         self.check_version(ask)?;
         match &ask.write {
             ObjectWrite::Put { metadata, spec } => {
-                if self.state.objects.get(&ask.name).is_none() {
-                    let room = self.state.objects.room_for(&ask.name);
-                    room.map_err(Rejection::Limit)?;
-                }
+                self.check_object_room(&ask.name)?;
                 let done = match spec {
                     None => {
                         self.demand(Verb::Acquire, &ask.name)?;
@@ -173,9 +171,12 @@ impl StateMachine {
         }
     }
 
+    pub(super) fn proven(&self) -> Option<&Principal> {
+        self.caller.as_ref().map(|caller| &caller.principal)
+    }
+
     pub(super) fn demand(&self, verb: Verb, name: &LeaseName) -> Result<(), Rejection> {
-        let principal = self.caller.as_ref().map(|caller| &caller.principal);
-        self.access.demand(principal, verb, Scope::Name(name))
+        self.access.demand(self.proven(), verb, Scope::Name(name))
     }
 
     fn delete_object(
@@ -213,19 +214,38 @@ impl StateMachine {
         })))
     }
 
+    /// Whether the cluster has room for this object, and its writer, if it becomes the writer's own.
+    fn check_object_room(&self, name: &LeaseName) -> Result<(), Rejection> {
+        let objects = &self.state.objects;
+        let known = objects.get(name);
+        if known.is_none() {
+            objects.room_for(name).map_err(Rejection::Limit)?;
+        }
+        let own = self.usages.of(self.proven()).objects;
+        let full = own >= PRINCIPAL_OBJECTS_MAX && self.access.mode() == Mode::Enforced;
+        let full = full && !planted(Bug::ObjectsUncounted);
+        match full && known.is_none_or(|object| object.native) {
+            true => Err(Rejection::Limit(Limit::PrincipalObjects(
+                PRINCIPAL_OBJECTS_MAX,
+            ))),
+            false => Ok(()),
+        }
+    }
+
     fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
-        self.make_object(name);
+        let owner = self.proven().cloned();
+        self.make_object(name, owner.as_ref());
         let changed = |object: &LeaseObject| object.metadata != *metadata;
         if self.state.objects.get(name).is_some_and(changed) {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();
-                object.native = false;
+                object.become_own(owner.as_ref());
             });
         }
     }
 
     /// Makes an object of this name unless there is one.
-    pub(super) fn make_object(&mut self, name: &LeaseName) {
+    pub(super) fn make_object(&mut self, name: &LeaseName, owner: Option<&Principal>) {
         if self.state.objects.get(name).is_some() {
             return;
         }
@@ -242,8 +262,9 @@ impl StateMachine {
             transitions: 0,
             term: None,
             native: false,
+            owner: owner.cloned(),
         };
-        self.state.objects.put(name, object);
+        self.put_object(name, object);
     }
 
     fn written(&self, name: &LeaseName, done: Done) -> Outcome {

@@ -1,7 +1,11 @@
 //! Who lost a term against its will: its next try is refused, and so are all others for one duration
 //! more, since a process that slept may still act in its old term.
 
-use ringfence_core::{Candidate, ClusterTime, Identity, LeaseName, Millis, Mode, Rejection};
+use std::collections::BTreeMap;
+
+use ringfence_core::{
+    Candidate, ClusterTime, Identity, LeaseName, Millis, Mode, Principal, Rejection,
+};
 
 use super::super::Model;
 
@@ -50,12 +54,11 @@ impl Model {
             until: None,
         });
         let (of_name, all) = NOTES_MAX;
-        while notes.iter().filter(|note| note.name == *name).count() > of_name {
-            let oldest = notes.iter().position(|note| note.name == *name);
-            notes.remove(oldest.expect("there are many"));
+        if notes.iter().filter(|note| note.name == *name).count() > of_name {
+            notes.remove(oldest_of_most(notes, |note| note.name == *name));
         }
-        while notes.len() > all {
-            notes.remove(0);
+        if notes.len() > all {
+            notes.remove(oldest_of_most(notes, |_| true));
         }
     }
 
@@ -95,6 +98,19 @@ impl Model {
         let notes = &mut self.objects.notes;
         notes.retain(|note| !is_of(note, name, identity, candidate, binds));
     }
+}
+
+/// Of the notes that are `meant`, the first one of those principals that have the most of them.
+fn oldest_of_most(notes: &[Note], meant: impl Fn(&Note) -> bool) -> usize {
+    let mut counts: BTreeMap<Option<&Principal>, usize> = BTreeMap::new();
+    for note in notes.iter().filter(|note| meant(note)) {
+        *counts.entry(note.candidate.principal.as_ref()).or_default() += 1;
+    }
+    let most = counts.values().max().copied();
+    let goes = |note: &Note| {
+        meant(note) && counts.get(&note.candidate.principal.as_ref()).copied() == most
+    };
+    notes.iter().position(goes).expect("there are too many")
 }
 
 /// Whether a note may be this candidate's: one of which nothing was proven may be anyone of its name.

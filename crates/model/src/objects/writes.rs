@@ -42,6 +42,9 @@ impl Model {
                 {
                     return Err(Rejection::Limit(limit));
                 }
+                if let Some(limit) = self.lacks_room_of_its_own(name) {
+                    return Err(Rejection::Limit(limit));
+                }
                 let held = match spec {
                     None => {
                         self.may(Verb::Acquire, name)?;
@@ -250,7 +253,7 @@ impl Model {
             }
         };
         self.settle_owing(name, &spec.holder, by);
-        self.make_object(name);
+        self.make_object(name, by.principal.as_ref());
         let wall = self.wall;
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
@@ -260,7 +263,7 @@ impl Model {
                 candidate: by.clone(),
                 pod: None,
             });
-            object.native = false;
+            object.is_written_by(by.principal.as_ref());
         });
         Ok(token)
     }
@@ -287,6 +290,7 @@ impl Model {
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.renewed, object.heard) = (wall, now);
+            object.is_written_by(by.principal.as_ref());
             if adopts {
                 object.term.as_mut().expect("it has one").candidate = by.clone();
             }
@@ -316,11 +320,12 @@ impl Model {
     }
 
     fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
-        self.make_object(name);
+        let writer = self.principal().cloned();
+        self.make_object(name, writer.as_ref());
         if self.object(name).expect("it was made").metadata != *metadata {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();
-                object.native = false;
+                object.is_written_by(writer.as_ref());
             });
         }
     }

@@ -93,6 +93,7 @@ impl From<&LeaseObject> for pb::LeaseObject {
             renewed: object.renewed.0,
             heard: object.heard.0,
             native: object.native,
+            owner: text_of(object.owner.as_ref()),
             transitions: object.transitions,
             term: object.term.as_ref().map(|term| pb::Term {
                 token: term.token.get(),
@@ -120,6 +121,7 @@ impl TryFrom<pb::LeaseObject> for LeaseObject {
             transitions: object.transitions,
             term: object.term.map(TryInto::try_into).transpose()?,
             native: object.native,
+            owner: principal_or_none(&object.owner, "object.owner")?,
         })
     }
 }
@@ -286,6 +288,7 @@ impl From<&ObjectView> for pb::ObjectView {
                 transitions: view.transitions,
                 term: None,
                 native: false,
+                owner: String::new(),
             }),
             token: holder.map_or(0, |(_, token)| token.get()),
             identity: holder.map_or(String::new(), |(identity, _)| identity.as_str().into()),

@@ -254,6 +254,7 @@ impl From<Limit> for pb::Limit {
             Limit::PrincipalLeases(max) => Kind::PrincipalLeases(max),
             Limit::Objects(max) => Kind::Objects(max),
             Limit::NamespaceObjects(max) => Kind::NamespaceObjects(max),
+            Limit::PrincipalObjects(max) => Kind::PrincipalObjects(max),
         };
         Self { kind: Some(kind) }
     }
@@ -273,6 +274,7 @@ impl TryFrom<pb::Limit> for Limit {
             Kind::PrincipalLeases(max) => Self::PrincipalLeases(max),
             Kind::Objects(max) => Self::Objects(max),
             Kind::NamespaceObjects(max) => Self::NamespaceObjects(max),
+            Kind::PrincipalObjects(max) => Self::PrincipalObjects(max),
         })
     }
 }

@@ -413,6 +413,12 @@ fn reached(limit: Limit) -> Refusal {
             "Lease objects in one namespace",
             "delete those that are not used any more",
         ),
+        Limit::PrincipalObjects(max) => (
+            "principal_objects",
+            max,
+            "Lease objects of one principal",
+            "delete those that are not used any more",
+        ),
     };
     let message = format!("there are as many {what} as there may be, {max}; {remedy}");
     Refusal::new(Reason::Limit, message)

@@ -58,7 +58,7 @@ fn principals(before: &View, after: &View) -> Result<(), String> {
     if mode != Mode::Enforced || after.header.level < LEVEL_RESTORE {
         return Ok(());
     }
-    for principal in after.principals() {
+    for principal in &after.principals() {
         let adopted = |session: &&SessionRecord| {
             let old = before.session(session.id);
             old.is_some_and(|old| old.owner.is_none()) && session.owner.as_ref() == Some(principal)

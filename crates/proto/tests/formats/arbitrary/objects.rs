@@ -71,10 +71,11 @@ fn object() -> BoxedStrategy<LeaseObject> {
     });
     let versions = (count(), count());
     let times = (wall(), wall(), wall(), time());
-    let counts = (any::<u32>(), any::<u32>(), any::<bool>());
+    let owner = option::of(access::principal());
+    let counts = (any::<u32>(), any::<u32>(), any::<bool>(), owner);
     (versions, times, counts, metadata(), option::of(term))
         .prop_map(
-            |(versions, times, (seconds, transitions, native), metadata, term)| {
+            |(versions, times, (seconds, transitions, native, owner), metadata, term)| {
                 let (version, created) = versions;
                 let (created_at, acquired, renewed, heard) = times;
                 LeaseObject {
@@ -89,6 +90,7 @@ fn object() -> BoxedStrategy<LeaseObject> {
                     transitions,
                     term,
                     native,
+                    owner,
                 }
             },
         )

@@ -59,6 +59,7 @@ fn limit() -> BoxedStrategy<Limit> {
         count().prop_map(Limit::Sessions),
         count().prop_map(Limit::PrincipalSessions),
         count().prop_map(Limit::PrincipalLeases),
+        count().prop_map(Limit::PrincipalObjects),
         count().prop_map(Limit::Objects),
         count().prop_map(Limit::NamespaceObjects),
     ]

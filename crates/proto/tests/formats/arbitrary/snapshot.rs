@@ -179,7 +179,8 @@ fn waiter() -> BoxedStrategy<WaiterRecord> {
 fn lease() -> BoxedStrategy<LeaseRecord> {
     let now = (option::of(grant()), option::of(block()));
     let then = (time(), option::of(time()), option::of(token()));
-    let users = (option::of(access::principal()), vec(waiter(), 0..4));
+    let kept = (option::of(access::principal()), any::<bool>());
+    let users = (kept, vec(waiter(), 0..4));
     (name(), option::of(token()), now, then, users)
         .prop_map(
             |(name, floor, (grant, blocked), (idle_since, armed, revoked), users)| LeaseRecord {
@@ -190,7 +191,8 @@ fn lease() -> BoxedStrategy<LeaseRecord> {
                 idle_since,
                 armed,
                 revoked,
-                kept_for: users.0,
+                kept_for: users.0.0,
+                kept_counted: users.0.1,
                 queue: users.1,
             },
         )

@@ -129,6 +129,10 @@ pub(crate) fn rejections() -> Vec<(&'static str, Rejection)> {
             "limit_namespace_objects",
             Rejection::Limit(Limit::NamespaceObjects(NAMESPACE_OBJECTS_MAX)),
         ),
+        (
+            "limit_principal_objects",
+            Rejection::Limit(Limit::PrincipalObjects(PRINCIPAL_OBJECTS_MAX)),
+        ),
     ]
 }
 
@@ -151,6 +155,11 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         transitions: 3,
         term: Some(term.clone()),
         native: false,
+        owner: None,
+    };
+    let owned = LeaseObject {
+        owner: candidate().principal,
+        ..object.clone()
     };
     let in_pod = LeaseObject {
         heard: ClusterTime(140_000),
@@ -202,6 +211,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("object_of_no_holder", of(free)),
         ("object_in_watched_pod", of(in_pod)),
         ("object_of_session", of(of_session)),
+        ("object_of_a_principal", of(owned)),
         ("gone_object", Record::GoneObject(gone)),
         ("owing", Record::Owing(owing)),
     ]

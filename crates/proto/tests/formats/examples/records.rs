@@ -118,6 +118,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         armed: Some(ClusterTime(140_000)),
         revoked: Some(token(8)),
         kept_for: None,
+        kept_counted: false,
         queue: vec![waiter],
     };
     let free = LeaseRecord {
@@ -129,12 +130,17 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         armed: Some(ClusterTime(2)),
         revoked: None,
         kept_for: None,
+        kept_counted: false,
         queue: vec![],
     };
     let kept = LeaseRecord {
         armed: None,
         kept_for: Some(access::principal("cert:uri:spiffe://shop/db")),
         ..free.clone()
+    };
+    let counted = LeaseRecord {
+        kept_counted: true,
+        ..kept.clone()
     };
     let raised = Header {
         level: 3,
@@ -165,6 +171,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("lease_held", Record::Lease(held)),
         ("lease_free", Record::Lease(free)),
         ("lease_kept_for_a_principal", Record::Lease(kept)),
+        ("lease_that_counts_as_a_loss", Record::Lease(counted)),
         ("session_of_a_principal", Record::Session(owned)),
         ("ended", Record::Ended(ended)),
     ];
