@@ -107,17 +107,15 @@ impl StateMachine {
     }
 
     fn count_kept(&mut self, name: &LeaseName, session: SessionId, counted: bool) {
-        let Some(known) = self.state.kept.get(name) else {
-            return;
-        };
-        let own = self.owner_of_known(session) == Some(&known.of);
+        let owner = self.owner_of_known(session);
+        let known = self.state.kept.get(name);
+        let known = known.filter(|known| owner == Some(&known.of) && known.counted != counted);
         let due = self.leases.get(name).and_then(Lease::due);
-        let (Some(due), true) = (due, own && known.counted != counted) else {
+        let (Some(known), Some(due)) = (known.cloned(), due) else {
             return;
         };
-        let of = known.of.clone();
-        self.usages.let_go(&known.clone(), name, due);
-        let kept = Kept { of, counted };
+        self.usages.let_go(&known, name, due);
+        let kept = Kept { counted, ..known };
         self.usages.keep(&kept, name, due);
         self.state.kept.insert(name.clone(), kept);
     }

@@ -142,13 +142,10 @@ impl StateMachine {
         }
         // An entry of a deposed leader may commit after the new term began. Its reading of time and
         // its place before `TermStart` mean nothing here, so it has no effect at all.
-        let forming = matches!(entry.command, Command::Form(_));
-        if entry.term != header.term || (header.cluster.is_none() && !forming) {
+        if entry.term != header.term || !self.is_ready_for(&entry.command) {
             return Outcome::Rejected(Rejection::NotReady);
         }
-        if header.seeding.is_some() && entry.command.bare().is_asked() {
-            return Outcome::Rejected(Rejection::NotReady);
-        }
+        let header = &mut self.state.header;
         header.time = header.time.max(entry.time);
         header.wall = header.wall.max(entry.wall);
 
@@ -164,6 +161,13 @@ impl StateMachine {
         self.remove_freed_objects();
         core::mem::swap(&mut self.events, events);
         outcome
+    }
+
+    /// Whether there is a cluster, and all of its state if it is a restored one.
+    pub(crate) fn is_ready_for(&self, command: &Command) -> bool {
+        let header = &self.state.header;
+        let formed = header.cluster.is_some() || matches!(command, Command::Form(_));
+        formed && (header.seeding.is_none() || !command.bare().is_asked())
     }
 
     /// Takes notice of an entry that does not concern it: a blank one, or a membership change.

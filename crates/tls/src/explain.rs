@@ -52,7 +52,7 @@ pub(crate) fn explained(error: &io::Error) -> Option<io::Error> {
 }
 
 /// What a server says of a client's certificate.
-const OF_CERTIFICATE: [AlertDescription; 8] = [
+const OF_CERTIFICATE: [AlertDescription; 9] = [
     AlertDescription::CertificateRequired,
     AlertDescription::UnknownCA,
     AlertDescription::CertificateExpired,
@@ -61,6 +61,7 @@ const OF_CERTIFICATE: [AlertDescription; 8] = [
     AlertDescription::CertificateRevoked,
     AlertDescription::CertificateUnknown,
     AlertDescription::AccessDenied,
+    AlertDescription::DecryptError,
 ];
 
 /// Why a server rejects a client, or what it notes of one that it admits, as far as its log lines are paced apart: a flood of one kind must
@@ -149,6 +150,12 @@ fn refused(alert: AlertDescription) -> String {
         }
         AlertDescription::UnknownCA => {
             "it does not trust the CA of this client's certificate; give one that its CA has signed"
+                .to_owned()
+        }
+        // A CA of the same name that has another key: its signature proves nothing.
+        AlertDescription::DecryptError => {
+            "the key of its CA has not signed this client's certificate, though the CA's name is the \
+             same; give one that its CA has signed"
                 .to_owned()
         }
         AlertDescription::CertificateExpired => {

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
+use crate::access::Node;
 use crate::harness::{Dev, Said, await_that, ringfence, signal};
 use crate::terminal::Terminal;
 
@@ -124,4 +125,22 @@ fn without_a_terminal_it_names_the_commands_for_programs() {
         assert!(said.err.contains(got), "{said:?}");
     }
     assert!(asked(&[]).err.contains("cluster status --json"));
+}
+
+#[test]
+fn a_credential_that_no_node_takes_ends_it_with_the_refusal() {
+    let node = Node::start(&["--access", "enforced"]);
+    let dev = Dev::start(1);
+    let token = node.dir.path().join("token");
+    std::fs::write(&token, "this-is-no-token").unwrap();
+    let arguments = format!(
+        "--endpoints {} --token-file {}",
+        node.client,
+        token.display()
+    );
+    let mut terminal = top(&dev, &arguments);
+    terminal.draws("code=77");
+    let screen = terminal.screen.lock().unwrap().clone();
+    assert!(screen.contains("UNAUTHENTICATED"), "{screen}");
+    terminal.process.wait().unwrap();
 }

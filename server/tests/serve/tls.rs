@@ -190,12 +190,15 @@ async fn a_refused_certificate_ends_a_command_otherwise_than_a_server_that_is_no
         Some((files.certificate, files.key))
     };
     let stranger = of(strangers.sign(&[]), "stranger");
+    // Of a CA that has the name of the server's, and another key.
+    let twin = of(Authority::new("clients").sign(&[]), "twin");
     let expired = of(secured.clients.sign_expired(&[]), "expired");
     let good = of(secured.clients.sign(&[]), "good");
     let free = Ports::free().client;
     let own = secured.node.ports.client;
     for (port, shown, code, word) in [
         (own, &stranger, 77, "does not trust the CA"),
+        (own, &twin, 77, "has not signed this client's certificate"),
         (own, &expired, 77, "has expired"),
         (own, &None, 77, "demands a client certificate"),
         (own, &good, 0, ""),

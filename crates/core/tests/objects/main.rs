@@ -6,6 +6,7 @@ mod bench;
 mod durations;
 mod owing;
 mod pods;
+mod rehearsals;
 mod terms;
 mod versions;
 #[allow(dead_code)] // Other tests use more of it.

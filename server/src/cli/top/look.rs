@@ -45,6 +45,17 @@ pub(super) struct Sight {
     pub(super) history: Option<Result<Vec<HistoryRecord>, String>>,
 }
 
+impl Sight {
+    /// Why a node refuses the credential that it was shown, if one does.
+    pub(super) fn denied(&mut self) -> Option<Failure> {
+        let silent = self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.said.as_mut().err());
+        silent.filter_map(|silence| silence.denied.take()).next()
+    }
+}
+
 /// The first leases behind a prefix.
 pub(super) struct Page {
     pub(super) leases: Vec<Lease>,

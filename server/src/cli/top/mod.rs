@@ -23,7 +23,7 @@ const EVERY_MIN: Duration = Duration::from_millis(200);
 ///
 /// Every node is asked once a second, and says what it knows itself. Keys: q ends it, / narrows the
 /// leases to a prefix, the arrows choose one, Enter shows who held it before. At most 1,000 leases are
-/// listed; nothing is changed.
+/// listed; nothing is changed. If no node answers and one refuses the credential, it ends with 77.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence top
@@ -60,11 +60,19 @@ impl Top {
         let _restored = Restored;
         let mut keys = keys::read();
         let mut signal = std::pin::pin!(signals::stop());
+        let mut answered = false;
         loop {
             let drawn = terminal.draw(|frame| picture::draw(frame, &mut screen));
             drawn.map_err(|cause| unusable(&cause))?;
             tokio::select! {
-                Some(sight) = seen.recv() => screen.sees(sight),
+                Some(mut sight) = seen.recv() => {
+                    answered |= sight.nodes.iter().any(|node| node.said.is_ok());
+                    // Nothing was ever seen, and no later look would show more.
+                    if let Some(denied) = sight.denied().filter(|_| !answered) {
+                        return Err(denied);
+                    }
+                    screen.sees(sight);
+                },
                 key = keys.recv() => match key {
                     None => return Ok(ExitCode::SUCCESS),
                     Some(key) => match screen.takes(key) {
