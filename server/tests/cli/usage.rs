@@ -106,6 +106,14 @@ fn without_a_cluster_commands_end_with_69_and_say_so_twice() {
 }
 
 #[test]
+fn a_backup_that_cannot_be_read_ends_with_a_next_step() {
+    let said = run(&["backup", "verify", "/nowhere/prod.backup"]);
+    assert_eq!(said.code, Some(71), "{said:?}");
+    assert!(said.err.contains("/nowhere/prod.backup"), "{said:?}");
+    assert!(said.err.contains("\n  try: "), "{said:?}");
+}
+
+#[test]
 fn endpoints_that_are_no_cluster_are_named_with_what_is_wrong() {
     // No server listens; a server listens and says nothing; a server speaks another protocol.
     let down = nobody();

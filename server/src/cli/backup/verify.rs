@@ -44,7 +44,10 @@ impl Verify {
 fn bad(why: &BackupError) -> Failure {
     match why {
         BackupError::Io { source, .. } => {
-            Failure::new(exit::SYSTEM, "FAULT", format!("{why}: {source}"))
+            Failure::new(exit::SYSTEM, "FAULT", format!("{why}: {source}")).hint(
+                "name a backup that this user may read: a file that `ringfence backup take` or \
+                 `serve --backup-dir` has written",
+            )
         }
         BackupError::OtherDigest { .. } => {
             Failure::new(exit::NEGATIVE, "OTHER_DIGEST", why.to_string())
