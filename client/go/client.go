@@ -31,7 +31,7 @@ type Client struct {
 
 // Connect makes a client of the cluster with these members, HOST:PORT or unix:PATH each; one is
 // enough, since the others are learned from it. It returns when one of them has answered. What fails
-// later is repeated by itself.
+// later is repeated without the caller.
 func Connect(ctx context.Context, endpoints []string, with ...Option) (*Client, error) {
 	o := options{
 		log:            slog.New(slog.DiscardHandler),

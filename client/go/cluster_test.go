@@ -123,7 +123,7 @@ func TestWithoutAQuorumTheOutcomeIsUnknownAndTheLeaseEndsInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The same program goes on, in a new session; what was asked for meanwhile holds nobody up.
+	// The same program goes on, in a new session; what was asked for meanwhile keeps no one waiting.
 	deadline := time.Now().Add(60 * time.Second)
 	for _, name := range []string{"held", "other"} {
 		for {

@@ -101,7 +101,7 @@ func target(endpoint string) string {
 	if isLocal(endpoint) {
 		return endpoint
 	}
-	// The name is resolved anew for each connection.
+	// The name is resolved again for each connection.
 	return "passthrough:///" + endpoint
 }
 
@@ -204,7 +204,7 @@ func (c *conn) send() {
 			}
 		}
 		if c.stream.Send(&pb.ClientMessage{Frames: frames}) != nil {
-			// What it ended with is told by Recv.
+			// Recv says what it ended with.
 			return
 		}
 	}
@@ -239,8 +239,8 @@ const (
 	refusingMax = time.Second
 	// usefulStreamMin is how long a stream has to live to have been of use.
 	usefulStreamMin = 500 * time.Millisecond
-	// refusedRoundsMax is after how many rounds in which every member refused who this client is that is
-	// told. In one round a member may lag that does not know a new token yet, or the file with the next
+	// refusedRoundsMax is after how many rounds in which every member refused who this client is its
+	// callers hear of it. In one round a member may lag that does not know a new token yet, or the file with the next
 	// one is not read yet.
 	refusedRoundsMax = 4
 	// silenceMin is the least of how long a server may leave a request without any reply.

@@ -25,7 +25,7 @@
 // a clock cannot be read without cgo; there the monotonic and the wall clock are followed, and what
 // passed on either counts, so a suspend is noticed by the wall clock. The window of belief begins before
 // the request was sent that extended it, only acknowledged keep-alives extend it, and it ends before
-// the cluster can grant the lease to somebody else, where clocks run true to 1 %.
+// the cluster can grant the lease to another session, where clocks run true to 1 %.
 //
 // Loss: it is final. A lease that was reported lost is never valid again; a new one has a new token.
 // Belief ends before a release, a transfer or a close leaves.

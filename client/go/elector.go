@@ -25,7 +25,7 @@ type ElectorOptions struct {
 	// RenewDeadline is how long after it sent the last keep-alive that was acknowledged a leader stops,
 	// or at the end of its window if that is sooner. Keep-alives go out every third of it.
 	RenewDeadline time.Duration
-	// RetryPeriod is the first pause after a term or a try that failed. Nobody polls: a candidate
+	// RetryPeriod is the first pause after a term or a try that failed. No candidate polls: it
 	// waits in the cluster's queue.
 	RetryPeriod time.Duration
 	// OnNewLeader is called with each holder that is seen, also this candidate itself, one after the
@@ -89,7 +89,7 @@ func (e *Elector) Identity() string { return e.options.Identity }
 // Run campaigns until ctx is done: it waits for the lease, runs work while it is held, and campaigns
 // again when that is over. The work's context is cancelled when the lease is lost, with the *Loss as
 // its cause; the work has to return then, and no other is granted the lease because of this process
-// before it has, as long as the lease's window lasts. When the work returns by itself the lease is
+// before it has, as long as the lease's window lasts. When the work returns unasked the lease is
 // given up. If it returns ErrLeave, Run returns nil. Other errors of the work are logged; the pause
 // after them doubles up to ten retry periods.
 //

@@ -21,8 +21,8 @@ import (
 	"ringfence.io/client/go/internal/pb"
 )
 
-// A try that was sent, and then a refusal that speaks of one try alone: nobody knows what became of the
-// first one, so what ends a grant or a wait goes on.
+// A try that was sent, and then a refusal that speaks of one try alone: what became of the first one is
+// unknown, so what ends a grant or a wait goes on.
 func TestAnEndingGoesOnWhileItsOutcomeIsUnknown(t *testing.T) {
 	for _, reason := range []pb.Reason{pb.Reason_REASON_LIMIT, pb.Reason_REASON_UNAUTHENTICATED} {
 		server := &scripted{}
@@ -148,7 +148,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
 
-// A stream on which replies come all the time, too, is opened anew with another token.
+// A stream on which replies come all the time, too, is opened again with another token.
 func TestABusyStreamShowsANewToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
@@ -185,7 +185,7 @@ func TestABusyStreamShowsANewToken(t *testing.T) {
 }
 
 // A file that is replaced just before its old token is refused is not waited for: the lease goes on, and
-// nobody hears of a refusal.
+// no caller hears of a refusal.
 func TestARefusedTokensFileIsReadAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
@@ -229,7 +229,7 @@ func TestARefusedTokensFileIsReadAtOnce(t *testing.T) {
 	if other, err := session.Acquire(t.Context(), "b"); err != nil || !other.Valid() {
 		t.Error(other, err)
 	}
-	// Where there is no better one it is told soon.
+	// Where there is no better one callers hear of it soon.
 	good.Store("Bearer third")
 	server.breakStream()
 	began := time.Now()

@@ -102,7 +102,7 @@ func (c *Client) dispatch(batch []renewal) {
 		ctx, cancel := context.WithTimeout(ctx, longest)
 		defer cancel()
 		// Never repeated: the next keep-alive carries a later moment. Without an answer there is
-		// nothing to do, since that one is due by itself.
+		// nothing to do, since that one is due all the same.
 		reply, sent, err := c.t.call(ctx, frame, modeOnce)
 		if err != nil {
 			return

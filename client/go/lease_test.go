@@ -261,7 +261,7 @@ func TestAHandOverHasNoGap(t *testing.T) {
 	if lease.Valid() || got == nil || got.Token() != handed.Token || handed.Session != taker.ID() {
 		t.Fatal(lease, got, handed)
 	}
-	// Nobody waits: the lease is given up all the same.
+	// No session waits: the lease is given up all the same.
 	_, err = got.Transfer(within(t, 10*time.Second), 0)
 	if !errors.Is(err, ringfence.ErrNotWaiting) || got.Valid() {
 		t.Error(err, got.Valid())

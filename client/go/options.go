@@ -44,7 +44,7 @@ func WithToken(token string) Option {
 }
 
 // WithTokenFile shows the bearer token in this file. The file is read again every 5 s, so that a token
-// can be replaced before it expires; the stream is opened anew with the new one.
+// can be replaced before it expires; the stream is opened again with the new one.
 func WithTokenFile(path string) Option {
 	return func(o *options) error {
 		o.tokenFile = path

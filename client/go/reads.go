@@ -177,7 +177,7 @@ func (c *Client) Revoke(ctx context.Context, fence Fence, options RevokeOptions)
 
 // WatchHolder calls changed with the lease's holder, nil if it is free: first with the present
 // one, then at each change, until ctx is done, which is its error. Breaks of the connection are bridged;
-// what changed meanwhile is told as one change. It needs the right to read all names that begin with this
+// what changed meanwhile comes as one change. It needs the right to read all names that begin with this
 // one, and returns ErrPermissionDenied without.
 func (c *Client) WatchHolder(ctx context.Context, name string, changed func(*Holder)) error {
 	if err := CheckName(name); err != nil {
@@ -212,8 +212,8 @@ func (c *Client) WatchHolder(ctx context.Context, name string, changed func(*Hol
 	}
 }
 
-// watchOn follows the holder of one lease on one connection. The present state is told when it is
-// complete, since what is not told in it is free.
+// watchOn follows the holder of one lease on one connection. The present state is reported when it is
+// complete, since what is not in it is free.
 func watchOn(ctx context.Context, conn *conn, name string, tell func(*Holder), useful func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

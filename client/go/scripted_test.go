@@ -18,7 +18,7 @@ import (
 )
 
 // scripted is a server that answers as a test says, at moments that no real node can be brought to. It
-// opens session 1 and acknowledges keep-alives by itself.
+// opens session 1 and acknowledges keep-alives unasked.
 type scripted struct {
 	pb.UnimplementedConnectionServer
 	// answer returns the reply, or nil for the standard one.

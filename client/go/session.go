@@ -312,7 +312,7 @@ func (s *Session) loseLocked(why *Loss) {
 		c.log.Warn("session lost", "session", s.id, "leases", count, "why", why)
 	}
 	if why.Kind == LossWindowPassed {
-		// The cluster may still know it as alive, and somebody may wait for what it holds.
+		// The cluster may still know it as alive, and another session may wait for what it holds.
 		go c.beginClosing(s).send()
 	}
 	go c.unregister(s)

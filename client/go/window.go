@@ -5,7 +5,7 @@ import "time"
 const (
 	// marginMin is the least that is taken off a TTL.
 	marginMin = 50 * time.Millisecond
-	// leadMax is how long before the end of a window belief is ended by itself, at most: a timer
+	// leadMax is how long before the end of a window the timer ends belief, at most: it
 	// fires late, and what waits for the loss shall know of it by the window's end.
 	leadMax = 20 * time.Millisecond
 )

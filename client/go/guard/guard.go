@@ -184,7 +184,7 @@ func (g *Guard) Advance(ctx context.Context, db *sql.DB, fence ringfence.Fence) 
 // once more before the commit.
 //
 // write has to return the first error of any statement, and to leave out COMMIT and ROLLBACK as text: SQLite
-// ends a transaction by itself when a statement is interrupted, by its context for example, or the disk is
+// ends a transaction unasked when a statement is interrupted, by its context for example, or the disk is
 // full, and what is sent behind the end of the transaction is committed on its own, without the fence. It is
 // reported, but cannot be refused here. In SQLite an error that write returns is passed on as it is.
 func (g *Guard) Write(ctx context.Context, db *sql.DB, fence ringfence.Fence, write func(tx *sql.Tx) error) error {
@@ -261,7 +261,7 @@ func refusal(err error, fence ringfence.Fence) error {
 	return err
 }
 
-// markIn reads the mark from "... was overtaken by token 43 ...".
+// markIn reads the mark from `... was overtaken by token 43 ...`.
 func markIn(text string) uint64 {
 	_, behind, _ := strings.Cut(text, "overtaken by token ")
 	digits := behind[:len(behind)-len(strings.TrimLeft(behind, "0123456789"))]

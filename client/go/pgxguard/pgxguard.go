@@ -46,7 +46,7 @@ func (g *Guard) admit(ctx context.Context, tx pgx.Tx, fence ringfence.Fence) (nu
 	case fence.Name != g.lease:
 		return 0, fmt.Errorf("%w: the fence is of lease %q, but this is guarded by lease %q", guard.ErrWrongLease, fence.Name, g.lease)
 	}
-	// As text: pgx has no conversion of a uint64 to a numeric by itself in every mode.
+	// As text: pgx does not convert a uint64 to a numeric in every mode.
 	var mark int64
 	err = tx.QueryRow(ctx, "SELECT ringfence.admit($1::pg_catalog.text, ($2::pg_catalog.text)::numeric), pg_catalog.txid_current()",
 		fence.Name, fmt.Sprint(fence.Token)).Scan(&mark, &number)

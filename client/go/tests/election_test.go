@@ -13,7 +13,7 @@ import (
 )
 
 // client-go writes a lease duration in whole seconds, rounded down, so its loop may go on for longer than
-// the lock is told.
+// the lock learns.
 func TestClientGosLoopNeverGoesOnUnderAnotherToken(t *testing.T) {
 	client := connect(t)
 	lock, err := resourcelock.New(client, "k8s/shop/loop")

@@ -11,8 +11,8 @@ import (
 	"ringfence.io/client/go/guard"
 )
 
-// SQLite ends a transaction by itself when a write of it is interrupted, and what is sent behind it is
-// committed on its own. A write that returns its errors leaves nothing; one that does not is at least told.
+// SQLite ends a transaction unasked when a write of it is interrupted, and what is sent behind it is
+// committed on its own. A write that returns its errors leaves nothing; one that does not is at least reported.
 func TestAnInterruptedTransactionIsNeverReportedAsCommitted(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "bank.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {

@@ -66,7 +66,7 @@ func TestAManagerThatWakesBehindItsSuccessorIsRefused(t *testing.T) {
 	if !strings.Contains(told, "ringfence: stale fence "+fence) {
 		t.Error(told)
 	}
-	// It tries again by itself, as every controller does, and sends nothing any more.
+	// It tries again, as every controller does, and sends nothing any more.
 	first.until(t, "unsent 2")
 	order("3")
 	second.until(t, "wrote 3")
@@ -157,7 +157,7 @@ func TestTheLockKeepsClientGosRules(t *testing.T) {
 		t.Fatal(next, err)
 	}
 
-	// A release: belief ends, and somebody else is granted at once.
+	// A release: belief ends, and another holder is granted at once.
 	if err := a.Update(ctx, record("")); err != nil || next.Valid() {
 		t.Error(err)
 	}

@@ -65,7 +65,7 @@ class Grant:
         # The end of the session's window when belief ended. Keep-alives that are acknowledged later
         # move the session's window and not this.
         self.until = 0
-        # Where this client gave it up: the cluster is told, whatever becomes of the caller.
+        # Where this client gave it up: the cluster hears of it, whatever becomes of the caller.
         self.is_told = False
         self._hooks: list[Hook] = []
         self._wakers: set[Callable[[], object]] = set()

@@ -20,7 +20,7 @@
 -- A procedure that refuses or fails leaves a transaction open that can only read, and in which nothing
 -- is admitted: what a program sends behind it by oversight fails with 1792 until it rolls back.
 --
--- The server ends a transaction by itself at a deadlock, and commits it at a statement such as CREATE
+-- The server ends a transaction unasked at a deadlock, and commits it at a statement such as CREATE
 -- TABLE or a second START TRANSACTION. Each statement behind it commits on its own, without the mark.
 -- So stop at any error, send no such statement, and release the savepoint before the commit: it goes
 -- with the transaction that has admitted the fence. The clients `mariadb` and `mysql` stop at the first

@@ -206,7 +206,7 @@ BEGIN
     END IF;
 
     -- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
-    -- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
+    -- that writing a mark touches no index. It has no CHECK, since the server would prepare it again for
     -- every write of a mark; the functions check what they insert.
     CREATE TABLE IF NOT EXISTS ringfence.marks (
         name text COLLATE "C" PRIMARY KEY,
@@ -278,7 +278,7 @@ BEGIN
         ALTER TABLE ringfence.marks ENABLE ALWAYS TRIGGER ringfence_marks_stay_all;
     END IF;
 
-    -- Refuses a token that was overtaken, or whose mark was not written.
+    -- Refuses a token that is stale, or whose mark was not written.
     CREATE OR REPLACE FUNCTION ringfence.stale(lease text, current_mark bigint, offered bigint)
     RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     BEGIN

@@ -12,7 +12,7 @@
 -- would admit anything.
 --
 -- The insert fails with STALE_TOKEN if a greater token was admitted. Stop at any error, with ROLLBACK:
--- SQLite ends the transaction by itself when a write is interrupted or the disk is full, and what is
+-- SQLite ends the transaction unasked when a write is interrupted or the disk is full, and what is
 -- sent behind it would commit without the mark. The shell stops with `sqlite3 -bail`.
 --
 -- Nothing here refuses a token that was made up, and a mark that was raised too far stays there. If

@@ -82,7 +82,7 @@ func Start(nodes int, more ...string) (*Cluster, error) {
 		if err == nil {
 			return cluster, nil
 		}
-		// Somebody else may have taken one of its ports.
+		// Another process may have taken one of its ports.
 		failures = append(failures, err)
 	}
 	return nil, errors.Join(failures...)

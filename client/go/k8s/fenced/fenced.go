@@ -213,7 +213,7 @@ func isWrite(request *http.Request) bool {
 	return true
 }
 
-// isReview says whether a request only asks who somebody is, or what somebody may do.
+// isReview says whether a request only asks who a user is, or what a user may do.
 func isReview(path string) bool {
 	_, group, below := cutAPI(path)
 	if len(below) == 0 || group != "authentication.k8s.io" && group != "authorization.k8s.io" {

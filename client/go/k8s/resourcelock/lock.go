@@ -122,7 +122,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 			return l.conflict(fmt.Errorf("the term is lost: %w", err))
 		}
 		if l.lease.Session().InJeopardy() {
-			// client-go counts its deadline from its last success: it should not begin anew now.
+			// client-go counts its deadline from its last success: it should not begin again now.
 			return errors.New("ringfence: no keep-alive is acknowledged at the moment")
 		}
 		l.renewed, l.transitions = now, record.LeaderTransitions
@@ -172,7 +172,7 @@ func (l *Lock) watchOver(lease *ringfence.Lease, duration time.Duration) {
 			late := l.lease == lease && time.Since(l.renewed) > duration
 			l.mu.Unlock()
 			if late {
-				// It stays the lock's: an elector that goes on all the same is told of the loss.
+				// It stays the lock's: an elector that goes on all the same hears of the loss.
 				// Repeated in the background where it is not answered in time.
 				_ = lease.Release(context.Background())
 				return
@@ -181,7 +181,7 @@ func (l *Lock) watchOver(lease *ringfence.Lease, duration time.Duration) {
 	}
 }
 
-// release gives up the term, if there is one; what somebody else holds it never touches.
+// release gives up the term, if there is one; what another session holds it never touches.
 func (l *Lock) release(ctx context.Context) error {
 	if l.lease == nil {
 		return l.conflict(errors.New("this candidate holds nothing that it could release"))
@@ -221,7 +221,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		record.LeaseDurationSeconds = wholeSeconds(info.TTL)
 		record.AcquireTime = metav1.NewTime(holder.Since)
 		if holder.Identity == l.identity || holder.Identity == "" {
-			// Another session's: client-go must not take it for its own, nor for nobody's.
+			// Another session's: client-go must not take it for its own, nor for free.
 			record.HolderIdentity = fmt.Sprintf("%s (session %d)", holder.Identity, holder.Session)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// seen is what an informer's handlers were told.
+// seen is what an informer's handlers received.
 type seen struct {
 	mu       sync.Mutex
 	added    map[string]int

@@ -239,7 +239,7 @@ func TestTheSamePodAfterARestartKeepsItsToken(t *testing.T) {
 		t.Error("b leads, too")
 	default:
 	}
-	// The same name in another Pod is somebody else.
+	// The same name in another Pod is another candidate.
 	again.die()
 	imposter := s.elect(t, "a", settings{pod: s.name + "-2"})
 	var third *coordinationv1.Lease

@@ -65,7 +65,7 @@ func run(ctx context.Context, endpoints []string) error {
 	}
 	fmt.Println("held:", old.Fence(), "valid:", old.Valid())
 
-	// Somebody takes the lease away, and another holder is granted it and writes.
+	// An operator takes the lease away, and another holder is granted it and writes.
 	if err := client.Revoke(ctx, old.Fence(), ringfence.RevokeOptions{Reason: "quick start"}); err != nil {
 		return err
 	}

@@ -84,9 +84,8 @@ const LIST: &str = "crates/xtask/src/tidy/prose.rs";
 /// PostgreSQL say it, too.
 const KEPT: &str = " was overtaken by token ";
 
-/// Checks the prose of a Markdown file and the comments of a schema; of a Rust file the comments and
-/// what it says to people. A doc
-/// comment of a command is its help text, too.
+/// Checks the prose of a Markdown file, the comments of any file, and what a Rust file says to people.
+/// A doc comment of a command is its help text, too.
 pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     if file.path.starts_with(RECORDS) || file.path == LIST {
         return Vec::new();
@@ -95,7 +94,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
         .prose()
         .map(|(number, line)| (number, line, "a document"));
     let mut violations = Vec::new();
-    for (number, line, place) in prose.chain(rust(file)).chain(proto(file)) {
+    for (number, line, place) in prose.chain(rust(file)).chain(comments(file)) {
         let line = line.to_lowercase();
         let found = WORDS
             .iter()
@@ -136,17 +135,33 @@ fn rust(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
     found
 }
 
-/// The comments of a schema, which is what authors of clients read.
-fn proto(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
-    if !file.has_extension("proto") {
+/// What begins a comment in a file of another kind, by its extension.
+const MARKS: [(&str, &str); 9] = [
+    ("css", "/*"),
+    ("go", "//"),
+    ("js", "//"),
+    ("proto", "//"),
+    ("py", "#"),
+    ("sh", "#"),
+    ("sql", "--"),
+    ("yaml", "#"),
+    ("yml", "#"),
+];
+
+/// The comments of a file of another kind: of a schema, which authors of clients read, also those
+/// behind code; of the others the lines that are comments as a whole.
+fn comments(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
+    let mark = MARKS.iter().find(|(kind, _)| file.has_extension(kind));
+    let Some((kind, mark)) = mark else {
         return Vec::new();
-    }
+    };
+    let comment = |line: &str| {
+        let (code, comment) = line.split_once(mark)?;
+        (*kind == "proto" || code.trim().is_empty()).then(|| outside_of_code(comment))
+    };
     let lines = file.text.lines().enumerate();
     lines
-        .filter_map(|(index, line)| {
-            let (_, comment) = line.split_once("//")?;
-            Some((index + 1, outside_of_code(comment), "a comment"))
-        })
+        .filter_map(|(index, line)| Some((index + 1, comment(line)?, "a comment")))
         .collect()
 }
 
@@ -215,6 +230,22 @@ mod tests {
         let found = faults("proto/a.proto", schema);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
+    }
+
+    #[test]
+    fn lines_that_are_comments_are_prose_in_each_language() {
+        for (path, text) in [
+            ("a.go", "\t// It is told.\nvar told = 1 // told\n"),
+            ("a.js", "// It is told.\nlet told = 'http://told'\n"),
+            ("a.py", "# It is told.\ntold = '# told'\n"),
+            ("a.sql", "-- It is told.\nSELECT 'told'\n"),
+            ("a.yaml", "  # It is told.\n  told: anew\n"),
+            ("a.css", "/* It is told. */\n.told {}\n"),
+        ] {
+            let found = faults(path, text);
+            assert_eq!(found.len(), 1, "{path}");
+            assert_eq!(found[0].line, 1, "{path}");
+        }
     }
 
     #[test]

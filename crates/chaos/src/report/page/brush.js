@@ -1,6 +1,6 @@
 // Colours, patterns and the few shapes that everything is drawn with.
 
-// Told apart also by those who see red and green alike; neighbours differ in lightness as well. Red
+// Distinct also to those who see red and green alike; neighbours differ in lightness as well. Red
 // stays free for what is refused. The second is the ink on it.
 const TOKEN_COLOURS = [
   ["#0072b2", "#ffffff"],
@@ -25,7 +25,7 @@ function readColours() {
 
 function colourNumber(run, token) {
   const grant = run.grantOf.get(token);
-  // A token that nobody was seen to be granted has a colour all the same.
+  // A token whose grant was not seen has a colour all the same.
   return (grant ? grant.nth + grant.lease : token) % TOKEN_COLOURS.length;
 }
 
@@ -116,7 +116,7 @@ function cross(ctx, x, y, size) {
 }
 
 // A guarded write: admitted is filled, refused is crossed, unknown is hollow and dashed, and a stale
-// one that was admitted is a red diamond that nobody can miss.
+// one that was admitted is a red diamond that no reader can miss.
 function writeMark(ctx, op, x, y, size, fill) {
   const { colours } = brush;
   ctx.lineWidth = 1.5;

@@ -19,7 +19,7 @@ function plural(number, one, many = one + "s") {
   return count(number) + " " + (number === 1 ? one : many);
 }
 
-// Tokens of a lasting cluster have 16 digits, which nobody can compare at a glance. There a token is
+// Tokens of a lasting cluster have 16 digits, which no reader can compare at a glance. There a token is
 // called by its place among the grants of the run, #17, which grows as tokens do.
 const LONG_TOKEN = 1e7;
 const places = new Map();
@@ -108,7 +108,7 @@ function storyOf(run, write) {
   for (const fault of faults) add(fault.from, faultLane(fault, write), "fault", faultText(run, fault));
   const sleep = faults.find((fault) => fault.kind === "pause" && fault.clients.includes(write.client));
   const knew = belief && belief.to <= write.start && !(sleep && sleep.to >= belief.to);
-  // Who ends a grant by its own will is told of where the grant ends.
+  // A grant that its holder ended is described where it ends.
   if (knew && ["window", "told", "refused"].includes(belief.how)) {
     const why = belief.how === "window" ? "’s own window runs out" : ` stops believing: ${HOW_BELIEF_ENDED[belief.how]}`;
     add(belief.to, ["client", write.client], "believed", [who, why, ". It must not write any more."]);
@@ -178,7 +178,7 @@ function plain(run, parts) {
 }
 
 // The stale write to begin with: one that got through, or the accident that guards are for, a holder
-// that was stopped and overtaken; else the first.
+// that was stopped and is stale; else the first.
 function mostTelling(run) {
   const lost = (op) => ["expired", "evicted", "revoked"].includes(run.grantOf.get(op.token)?.cause);
   const slept = (op) => run.faultsOfClient[op.client].items.some((fault) => (
