@@ -11,7 +11,7 @@ use crate::ended::EndedRecord;
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
 use crate::id::{FencingToken, SessionId};
 use crate::lease::{Block, RevokedHolder};
-use crate::level::LEVEL_REPEATS;
+use crate::level::{LEVEL_REPEATS, LEVEL_RESTORE};
 use crate::machine::StateMachine;
 use crate::name::{Identity, LeaseName};
 use crate::session::Session;
@@ -90,7 +90,6 @@ impl StateMachine {
             return;
         };
         self.state.waiters -= 1;
-        self.count_wait(name, waiter.session, false);
         // The deadline itself is gone: it was taken from the set when it came due.
         self.change_session(waiter.session, |session| {
             session.remove_wait(waiter.request);
@@ -114,7 +113,6 @@ impl StateMachine {
             return;
         };
         self.state.waiters -= 1;
-        self.count_wait(name, waiter.session, false);
         self.deadlines
             .remove_wait(waiter.until, place, name.clone());
         self.events.push(Event::WaitEnded {
@@ -127,8 +125,11 @@ impl StateMachine {
 
     /// Counts against the budget what ends with the session.
     pub(crate) fn end_session_within_budget(&mut self, id: SessionId, cause: &SessionEnd) {
-        let session = self.sessions.get(&id);
-        let endings = session.map_or(0, |session| session.holds().len() + session.waits().len());
+        let with_losses = self.is_at(LEVEL_RESTORE);
+        let endings = self.sessions.get(&id).map_or(0, |session| {
+            let losses = if with_losses { session.lost().len() } else { 0 };
+            session.holds().len() + session.waits().len() + losses
+        });
         self.end_session(id, cause);
         self.budget.session_ended(endings);
     }
@@ -172,7 +173,7 @@ impl StateMachine {
             }
         }
         for lost in session.lost() {
-            self.count_loss_no_more(&lost.name, lost.token, id);
+            self.count_loss_no_more(&lost.name, lost.token);
         }
         self.events.push(Event::SessionEnded {
             session: id,

@@ -162,13 +162,11 @@ impl StateMachine {
         // One counter for all queues, so that waits that end at one time end in the order of arrival.
         let place = self.state.header.next_place;
         self.state.header.next_place += 1;
-        let session = waiter.session;
         self.index_waiter(name, place, &waiter);
         // Quiet time keeps a lease from its queue without a block of its own, so it may want serving.
         self.change_or_make_lease(name, |lease| {
             lease.queue.insert(place, waiter);
         });
-        self.count_wait(name, session, true);
     }
 
     /// Notes a place in a queue wherever it is looked for besides the queue itself.

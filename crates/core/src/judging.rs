@@ -6,6 +6,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use ringfence_planted::{Bug, planted};
 
@@ -114,18 +115,7 @@ impl StateMachine {
         };
         let Some(owner) = &session.owner else {
             if let Some(owner) = caller.filter(|_| mode != Mode::Off).cloned() {
-                let leases = session.load() as u64;
-                self.usages.change(None, |counts| {
-                    less(&mut counts.sessions, 1);
-                    less(&mut counts.leases, leases);
-                });
-                self.usages.change(Some(&owner), |counts| {
-                    counts.sessions += 1;
-                    counts.leases += leases;
-                });
-                if let Some(session) = self.state.sessions.get_mut(&id) {
-                    session.owner = Some(owner);
-                }
+                self.give(id, owner);
             }
             return Ok(());
         };
@@ -134,6 +124,36 @@ impl StateMachine {
         match owner.as_str() == caller || !binds {
             true => Ok(()),
             false => Err(Rejection::OtherPrincipal),
+        }
+    }
+
+    /// Makes a session a principal's that had none, with what it has. Names that are kept for
+    /// `anonymous` stay that: they go soon.
+    fn give(&mut self, id: SessionId, owner: Principal) {
+        let Some(session) = self.state.sessions.get_mut(&id) else {
+            return;
+        };
+        session.owner = Some(owner.clone());
+        let leases = session.load() as u64;
+        let waits: Vec<LeaseName> = session
+            .waits()
+            .iter()
+            .map(|wait| wait.name.clone())
+            .collect();
+        let lost = session.lost().to_vec();
+        self.usages.change(None, |counts| {
+            less(&mut counts.sessions, 1);
+            less(&mut counts.leases, leases);
+        });
+        self.usages.change(Some(&owner), |counts| {
+            counts.sessions += 1;
+            counts.leases += leases;
+        });
+        for lost in lost {
+            self.count_loss_no_more(&lost.name, lost.token);
+        }
+        for name in waits {
+            self.count_wait(&name);
         }
     }
 
@@ -205,7 +225,7 @@ impl StateMachine {
                 access.judge_open(caller.as_ref(), first)?;
                 let owner = caller.unwrap_or_else(Principal::anonymous);
                 let max = access.limits().sessions;
-                match self.usages.of(Some(&owner)).sessions >= max {
+                match self.counts_of(&owner).sessions >= max {
                     true => Err(Rejection::Limit(Limit::PrincipalSessions(max))),
                     false => Ok(Some(owner)),
                 }

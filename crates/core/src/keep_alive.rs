@@ -19,7 +19,7 @@ impl StateMachine {
             let known = self.change_session(*id, |session| session.remove_lost(*token));
             if let Some(known) = known.flatten() {
                 self.stop_waiting_for(&known.name, known.token);
-                self.count_loss_no_more(&known.name, known.token, *id);
+                self.count_loss_no_more(&known.name, known.token);
             }
         }
         let mut renewed = Renewed {

@@ -11,7 +11,7 @@ use ringfence_planted::{Bug, planted};
 
 use crate::access::change::Mode;
 use crate::access::principal::Principal;
-use crate::access::usage::Kept;
+use crate::access::usage::{Counts, Kept};
 use crate::id::{FencingToken, SessionId};
 use crate::lease::{Lease, LeaseDue};
 use crate::level::LEVEL_RESTORE;
@@ -44,6 +44,10 @@ impl StateMachine {
             (Some(_), Some(_)) => user.map_or(known.clone(), |user| self.keeping_for(user, name)),
             (None, Some(_)) => user.and_then(|user| self.keeping_for(user, name)),
         };
+        let kept = kept.map(|kept| {
+            let waits = self.waits_first(name, &kept.of);
+            Kept { waits, ..kept }
+        });
         if let Some(kept) = &kept
             && let Some(due) = to
         {
@@ -62,15 +66,15 @@ impl StateMachine {
         if !self.is_at(LEVEL_RESTORE) || planted(Bug::IdleNamesUncounted) {
             return None;
         }
-        let owner = self.owner_of_known(user);
-        // A revoke notes the loss before the grant ends.
-        let session = self.sessions.get(&user).filter(|_| owner.is_some());
-        let lost = session.and_then(|session| session.lost().last());
-        let counted = lost.is_some_and(|lost| self.is_newest(name, &lost.name, lost.token));
-        let counted = counted && !planted(Bug::RevokedCountsTwice);
         let binds = self.access.mode() == Mode::Enforced;
-        let of = owner.cloned().or(binds.then(Principal::anonymous))?;
-        Some(Kept { of, counted })
+        let owner = self.owner_of_known(user).cloned();
+        let of = owner.or(binds.then(Principal::anonymous))?;
+        // A revoke notes the loss before the grant ends.
+        let lost = self.sessions.get(&user).and_then(|user| user.lost().last());
+        let lost = lost.is_some_and(|lost| lost.name == *name && self.is_newest(name, lost.token));
+        let lost = lost && !planted(Bug::RevokedCountsTwice);
+        let waits = false;
+        Some(Kept { of, lost, waits })
     }
 
     fn owner_of_known(&self, session: SessionId) -> Option<&Principal> {
@@ -80,44 +84,69 @@ impl StateMachine {
         }
     }
 
-    fn is_newest(&self, name: &LeaseName, lost: &LeaseName, token: FencingToken) -> bool {
+    fn is_newest(&self, name: &LeaseName, token: FencingToken) -> bool {
         let floor = self.leases.get(name).and_then(|lease| lease.floor);
-        name == lost && floor == Some(token)
+        floor == Some(token)
     }
 
-    /// A session begins to wait for a blocked name, or stops. If the block counts for its principal, it
-    /// counts once.
-    pub(crate) fn count_wait(&mut self, name: &LeaseName, session: SessionId, begins: bool) {
-        let blocked = |lease: &Lease| lease.blocked.is_some();
-        if self.leases.get(name).is_some_and(blocked) {
-            self.count_kept(name, session, begins);
+    /// Whether the first one in a queue is of this principal. Others behind it are not looked at: there
+    /// may be 100,000.
+    pub(crate) fn waits_first(&self, name: &LeaseName, principal: &Principal) -> bool {
+        let first = self.leases.get(name).and_then(|lease| lease.queue.first());
+        first.is_some_and(|(_, first)| {
+            named(self.owner_of_known(first.session)) == principal.as_str()
+        })
+    }
+
+    /// A session has acknowledged the loss of a grant, or it has ended, or has become another
+    /// principal's: what it lost counts as a name again.
+    pub(crate) fn count_loss_no_more(&mut self, name: &LeaseName, token: FencingToken) {
+        if self.is_newest(name, token) {
+            self.change_kept(name, |kept| kept.lost = false);
         }
     }
 
-    /// A session has acknowledged the loss of a grant, or has ended.
-    pub(crate) fn count_loss_no_more(
-        &mut self,
-        name: &LeaseName,
-        token: FencingToken,
-        session: SessionId,
-    ) {
-        if self.is_newest(name, name, token) {
-            self.count_kept(name, session, false);
+    /// A session that waits for a lease has become another principal's.
+    pub(crate) fn count_wait(&mut self, name: &LeaseName) {
+        let of = self.state.kept.get(name).map(|kept| kept.of.clone());
+        if let Some(of) = of {
+            let waits = self.waits_first(name, &of);
+            self.change_kept(name, |kept| kept.waits = waits);
         }
     }
 
-    fn count_kept(&mut self, name: &LeaseName, session: SessionId, counted: bool) {
-        let owner = self.owner_of_known(session);
-        let known = self.state.kept.get(name);
-        let known = known.filter(|known| owner == Some(&known.of) && known.counted != counted);
+    fn change_kept(&mut self, name: &LeaseName, change: impl FnOnce(&mut Kept)) {
         let due = self.leases.get(name).and_then(Lease::due);
-        let (Some(known), Some(due)) = (known.cloned(), due) else {
+        let (Some(known), Some(due)) = (self.state.kept.get(name).cloned(), due) else {
             return;
         };
-        self.usages.let_go(&known, name, due);
-        let kept = Kept { counted, ..known };
-        self.usages.keep(&kept, name, due);
-        self.state.kept.insert(name.clone(), kept);
+        let mut kept = known.clone();
+        change(&mut kept);
+        if kept != known {
+            self.usages.let_go(&known, name, due);
+            self.usages.keep(&kept, name, due);
+            self.state.kept.insert(name.clone(), kept);
+        }
+    }
+
+    /// What counts for a principal. What has none counts for `anonymous`; below the level for none, as in
+    /// older releases.
+    pub(crate) fn counts_of(&self, principal: &Principal) -> Counts {
+        let mut counts = self.usages.of(principal);
+        let anonymous = principal.as_str() == Principal::ANONYMOUS;
+        if anonymous && self.is_at(LEVEL_RESTORE) && !planted(Bug::UnprovenUncounted) {
+            let unproven = self.usages.unproven();
+            counts.sessions += unproven.sessions;
+            counts.leases += unproven.leases;
+        }
+        counts
+    }
+
+    /// The principal whose limits bind a session, if any do.
+    fn limited(&self, owner: Option<&Principal>) -> Option<Principal> {
+        let binds = self.access.mode() == Mode::Enforced;
+        let unproven = self.is_at(LEVEL_RESTORE).then(Principal::anonymous);
+        owner.cloned().or(unproven).filter(|_| binds)
     }
 
     /// Whether a principal may have one more lease or wait, of this name. `ending` says that one of its
@@ -128,18 +157,17 @@ impl StateMachine {
         name: &LeaseName,
         ending: bool,
     ) -> Result<(), Rejection> {
-        if self.access.mode() != Mode::Enforced {
+        let Some(owner) = self.limited(owner) else {
             return Ok(());
-        }
+        };
         let max = self.access.limits().leases;
-        let counts = self.usages.of(owner);
+        let counts = self.counts_of(&owner);
         let counted = counts.leases + counts.blocked;
         if counted < max {
             return Ok(());
         }
-        // Its own block goes, or its own wait for it counts instead.
-        let own = self.is_kept_for(name, owner);
-        let blocked = own.is_some_and(|(kept, lease)| lease.blocked.is_some() && !kept.counted);
+        let own = self.is_kept_for(name, &owner);
+        let blocked = own.is_some_and(|lease| lease.blocked.is_some());
         let going = u64::from(blocked) + u64::from(ending);
         match counted >= max.saturating_add(going) {
             true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
@@ -151,22 +179,15 @@ impl StateMachine {
     /// limit was lowered and has left more, two names go for each that comes. Floors that are forgotten
     /// so stay covered by the greatest of them.
     pub(crate) fn make_room_of_principal(&mut self, user: SessionId, name: &LeaseName) {
-        if self.access.mode() != Mode::Enforced {
+        let Some(owner) = self.limited(self.owner(user)) else {
             return;
-        }
-        let owner = self.owner(user).cloned();
-        let owner = owner.unwrap_or_else(Principal::anonymous);
+        };
         let max = self.access.limits().leases;
         for _ in 0..FORGOTTEN_PER_NAME_MAX {
-            let counts = self.usages.of(Some(&owner));
+            let counts = self.counts_of(&owner);
             let counted = counts.leases + counts.blocked + counts.idle;
-            if counted < max {
-                return;
-            }
-            // What is kept for it already becomes its lease or its wait.
-            let own = self.is_kept_for(name, Some(&owner));
-            let own = own.is_some_and(|(kept, lease)| lease.blocked.is_none() || !kept.counted);
-            if counted < max.saturating_add(u64::from(own)) {
+            let own = u64::from(self.is_kept_for(name, &owner).is_some());
+            if counted < max.saturating_add(own) {
                 return;
             }
             let Some(idle) = self.usages.longest_idle(&owner, name).cloned() else {
@@ -176,10 +197,16 @@ impl StateMachine {
         }
     }
 
-    fn is_kept_for(&self, name: &LeaseName, owner: Option<&Principal>) -> Option<(&Kept, &Lease)> {
+    /// A lease that counts for a principal as a name, and becomes its lease, or the wait of the first in
+    /// the queue, when it is acquired.
+    fn is_kept_for(&self, name: &LeaseName, owner: &Principal) -> Option<&Lease> {
         let kept = self.state.kept.get(name)?;
-        let owner = owner.map_or(Principal::ANONYMOUS, Principal::as_str);
         let lease = self.leases.get(name)?;
-        (kept.of.as_str() == owner).then_some((kept, lease))
+        (kept.of == *owner && kept.counts() && lease.queue.is_empty()).then_some(lease)
     }
+}
+
+/// What has no principal is that of `anonymous`.
+fn named(owner: Option<&Principal>) -> &str {
+    owner.map_or(Principal::ANONYMOUS, Principal::as_str)
 }

@@ -27,5 +27,7 @@ pub const LEVEL_OBJECTS: u32 = 5;
 /// Keep-alives of sessions change no Lease objects, and the object of a lease that a session held
 /// goes when the lease is free. A shorter duration of an elector counts from the end that it was
 /// promised. A name that no session uses any more counts for the principal that used it last. An act that changes nothing is
-/// not kept among the acts of operators, and one too many displaces an act of whom has the most.
+/// not kept among the acts of operators, and one too many displaces an act of whom has the most; so
+/// does a note of a lost term. What has no principal counts for `anonymous`, written Lease objects
+/// count for who wrote them first, and losses of a session that ends count among an entry's ends.
 pub const LEVEL_RESTORE: u32 = 6;

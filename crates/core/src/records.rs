@@ -160,8 +160,9 @@ impl StateMachine {
         if let Some(of) = record.kept_for {
             let due = lease.due();
             let due = due.ok_or("is kept for a principal although it is a session's")?;
-            let counted = record.kept_counted;
-            let kept = Kept { of, counted };
+            let lost = record.kept_lost;
+            let waits = false;
+            let kept = Kept { of, lost, waits };
             self.usages.keep(&kept, &name, due);
             self.state.kept.insert(name.clone(), kept);
         }
@@ -170,7 +171,8 @@ impl StateMachine {
         {
             self.state.looks.look(&name, at);
         }
-        self.state.leases.insert(name, lease);
+        self.state.leases.insert(name.clone(), lease);
+        self.count_wait(&name);
         Ok(())
     }
 

@@ -182,8 +182,8 @@ pub struct LeaseRecord {
     /// For whom it counts while no session holds it, and none waits or it is blocked: the principal of
     /// the session that used it last. Below [`LEVEL_RESTORE`](crate::LEVEL_RESTORE) always `None`.
     pub kept_for: Option<Principal>,
-    /// Whether that principal's wait for it, or its loss, counts already.
-    pub kept_counted: bool,
+    /// Whether its loss counts for that principal already, since it has yet to be acknowledged.
+    pub kept_lost: bool,
     /// The queue, head first.
     pub queue: Vec<WaiterRecord>,
 }

@@ -475,7 +475,7 @@ impl Frozen {
             armed: self.looks.time(name),
             revoked: lease.revoked,
             kept_for: kept.map(|kept| kept.of.clone()),
-            kept_counted: kept.is_some_and(|kept| kept.counted),
+            kept_lost: kept.is_some_and(|kept| kept.lost),
             queue: queue.collect(),
         }
     }

@@ -1,9 +1,7 @@
 //! What time does: sessions, waits, blocks and memories end when their time has come; then the
 //! queues of free leases are served.
 
-use ringfence_core::{
-    ClusterTime, Event, Millis, OPEN_AGE_MAX, Principal, SessionEnd, SessionId, WaitEnd,
-};
+use ringfence_core::{ClusterTime, Event, Millis, OPEN_AGE_MAX, SessionEnd, SessionId, WaitEnd};
 
 use super::{Lease, Model, Rest, Session};
 
@@ -39,16 +37,6 @@ impl Lease {
     /// Whether no session has it, wants it or may still believe in it.
     pub(super) fn is_idle(&self) -> bool {
         self.grant.is_none() && self.queue.is_empty() && self.blocked_until().is_none()
-    }
-
-    /// Whether it counts for this principal although no session holds it.
-    pub(super) fn counts_for(&self, principal: &Principal) -> bool {
-        let blocked = self.blocked_until().is_some();
-        let counts = match self.grant {
-            Some(_) => false,
-            None => (blocked && !self.counted) || (!blocked && self.queue.is_empty()),
-        };
-        counts && self.last_of.as_ref() == Some(principal)
     }
 
     fn rest(&self) -> Option<Rest> {

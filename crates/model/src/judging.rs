@@ -132,7 +132,12 @@ impl Model {
             return Ok(());
         }
         if session.owner.is_none() {
-            session.owner = caller;
+            if caller.is_some() {
+                session.owner = caller;
+                for lost in session.lost.clone() {
+                    self.loss_counts_no_more(&lost);
+                }
+            }
             return Ok(());
         }
         let same = session.owner == Some(named(caller.as_ref()));
@@ -195,7 +200,11 @@ impl Model {
             return rights.judge(self.principal(), Verb::Acquire, to);
         }
         let owner = self.owner_of_new();
-        let own = |of: &Option<Principal>| Some(named(of.as_ref())) == owner;
+        let fair = self.counts_idle_names();
+        let own = |of: &Option<Principal>| match fair {
+            true => Some(named(of.as_ref())) == owner,
+            false => *of == owner,
+        };
         let living = self.sessions.iter().filter(|session| own(&session.owner));
         let ended = self.ended.iter().filter(|session| own(&session.owner));
         let max = rights.limits.sessions;
@@ -229,13 +238,12 @@ impl Model {
         name: &LeaseName,
         given_back: usize,
     ) -> Result<(), Rejection> {
-        if self.rights.mode != Mode::Enforced {
+        let Some(owner) = &self.limited(owner) else {
             return Ok(());
-        }
-        let owner = &named(owner);
+        };
         // Idle names can go, but not what may not be granted yet.
-        let stuck = |lease: &Lease| lease.counts_for(owner) && !lease.is_idle();
-        let stuck = |lease: &&Lease| stuck(lease) && lease.name != *name;
+        let others = |lease: &&Lease| self.is_another_name_of(lease, owner, name);
+        let stuck = |lease: &&Lease| others(lease) && !lease.is_idle();
         let count = self.leases_of_all(owner) + self.leases.iter().filter(stuck).count();
         let max = self.rights.limits.leases;
         match (count - given_back) as u64 >= max {
@@ -244,9 +252,40 @@ impl Model {
         }
     }
 
+    /// Whose limits bind a session of this owner, if any do.
+    fn limited(&self, owner: Option<&Principal>) -> Option<Principal> {
+        let unproven = self.counts_idle_names().then(Principal::anonymous);
+        let owner = owner.cloned().or(unproven);
+        owner.filter(|_| self.rights.mode == Mode::Enforced)
+    }
+
+    /// Whether a lease counts for this principal although no session holds it: its loss does not count
+    /// already, nor does the wait of the first in the queue.
+    fn counts_for(&self, lease: &Lease, principal: &Principal) -> bool {
+        let owner_of = |id| self.session(id).and_then(|session| session.owner.as_ref());
+        let free = match lease.queue.first() {
+            None => true,
+            Some(first) => {
+                lease.blocked_until().is_some() && named(owner_of(first.session)) != *principal
+            }
+        };
+        let kept = lease.grant.is_none() && lease.last_of.as_ref() == Some(principal);
+        kept && free && !lease.loss_counts
+    }
+
+    /// The same, if it still counts once the principal has acquired `name`.
+    fn is_another_name_of(&self, lease: &Lease, owner: &Principal, name: &LeaseName) -> bool {
+        let becomes_its_own = lease.name == *name && lease.queue.is_empty();
+        self.counts_for(lease, owner) && !becomes_its_own
+    }
+
     /// Leases and waits of all sessions of a principal, and losses that they have not acknowledged.
     fn leases_of_all(&self, owner: &Principal) -> usize {
-        let own = |session: &&Session| named(session.owner.as_ref()) == *owner;
+        let fair = self.counts_idle_names();
+        let own = |session: &&Session| match fair {
+            true => named(session.owner.as_ref()) == *owner,
+            false => session.owner.as_ref() == Some(owner),
+        };
         let own = self.sessions.iter().filter(own);
         own.map(|session| self.leases_of(session.id)).sum()
     }
@@ -255,12 +294,11 @@ impl Model {
     /// first: two, so that they become fewer after the limit was lowered.
     pub(super) fn forget_own_for(&mut self, id: SessionId, name: &LeaseName) {
         let owner = self.session(id).and_then(|session| session.owner.clone());
-        if self.rights.mode != Mode::Enforced {
+        let Some(owner) = self.limited(owner.as_ref()) else {
             return;
-        }
-        let owner = named(owner.as_ref());
+        };
         for _ in 0..2 {
-            let others = |lease: &&Lease| lease.counts_for(&owner) && lease.name != *name;
+            let others = |lease: &&Lease| self.is_another_name_of(lease, &owner, name);
             let count = self.leases_of_all(&owner) + self.leases.iter().filter(others).count();
             let idle = self
                 .leases

@@ -69,7 +69,6 @@ impl Model {
         if obstacle.is_some() {
             self.next_place += 1;
             self.leases[at].queue.push(waiter);
-            self.waits_for_blocked(at, session, true);
             return Ok(Answer::Waiting {
                 name: ask.name.clone(),
             });
@@ -174,24 +173,14 @@ impl Model {
             Mode::Off | Mode::Permissive => owner,
         };
         self.leases[at].last_of = owner.filter(|_| self.counts_idle_names());
-        self.leases[at].counted = false;
-    }
-
-    /// Notes that a session waits for a blocked lease, or does not any more: what is blocked by a grant
-    /// of its own principal counts once.
-    fn waits_for_blocked(&mut self, at: usize, session: SessionId, waits: bool) {
-        let owner = self.session(session).and_then(|found| found.owner.clone());
-        let lease = &mut self.leases[at];
-        if lease.blocked_until().is_some() && owner.is_some() && lease.last_of == owner {
-            lease.counted = waits;
-        }
+        self.leases[at].loss_counts = false;
     }
 
     /// The loss of a lease counts no more for its session.
     pub(super) fn loss_counts_no_more(&mut self, lost: &LostGrant) {
         let at = self.lease_at(&lost.name);
         if let Some(at) = at.filter(|&at| self.leases[at].floor == Some(lost.token)) {
-            self.leases[at].counted = false;
+            self.leases[at].loss_counts = false;
         }
     }
 
@@ -227,7 +216,7 @@ impl Model {
             look_at: None,
             revoked: None,
             last_of: None,
-            counted: false,
+            loss_counts: false,
             queue: Vec::new(),
             turn: None,
         });
@@ -341,7 +330,6 @@ impl Model {
         if let Some(answer) = answer {
             self.reanswer(waiter.session, waiter.request, answer);
         }
-        self.waits_for_blocked(at, waiter.session, false);
         let lease = &mut self.leases[at];
         if lease.grant.is_none() && lease.queue.is_empty() {
             lease.idle_since = self.time;

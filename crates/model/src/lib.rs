@@ -127,8 +127,8 @@ struct Lease {
     /// Whose session used it last, or whose grant has left its block; means nothing while it is held,
     /// nor while it is not blocked and a session waits.
     last_of: Option<Principal>,
-    /// Whether a wait for it, or the loss of it, counts for that principal already.
-    counted: bool,
+    /// Whether its loss counts for that principal already.
+    loss_counts: bool,
     queue: Vec<WaiterRecord>,
     /// Whose turn it is among the free leases that a session waits for.
     turn: Option<u64>,

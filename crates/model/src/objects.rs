@@ -55,15 +55,17 @@ struct Object {
     transitions: u32,
     term: Option<Term>,
     native: bool,
-    /// The first proven principal that wrote it.
+    /// Who wrote it first.
     owner: Option<Principal>,
 }
 
 impl Object {
-    /// It stays from now on, and is that of the first writer that is proven.
-    fn is_written_by(&mut self, writer: Option<&Principal>) {
+    /// It stays from now on, and is its first writer's.
+    fn is_written_by(&mut self, writer: Option<Principal>) {
+        if self.native {
+            self.owner = writer;
+        }
         self.native = false;
-        self.owner = self.owner.take().or_else(|| writer.cloned());
     }
 }
 
@@ -122,7 +124,7 @@ impl Model {
         object.version = version;
     }
 
-    fn make_object(&mut self, name: &LeaseName, owner: Option<&Principal>) {
+    fn make_object(&mut self, name: &LeaseName, owner: Option<Principal>) {
         if self.object(name).is_some() {
             return;
         }
@@ -141,7 +143,7 @@ impl Model {
             transitions: 0,
             term: None,
             native: false,
-            owner: owner.cloned(),
+            owner,
         });
         self.objects.present.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -166,28 +168,43 @@ impl Model {
         version
     }
 
-    /// What a new object of this name would exceed.
-    fn lacks_room(&self, name: &LeaseName) -> Option<Limit> {
+    /// What one more object of this name would exceed. From the level on, those of sessions' leases take
+    /// no room from written ones.
+    fn lacks_room(&self, name: &LeaseName, written: bool) -> Option<Limit> {
         let (all, of_namespace) = OBJECTS_MAX;
-        if self.objects.present.len() >= all {
+        let yields = written && self.level >= LEVEL_RESTORE;
+        let counted = |object: &&Object| !(yields && object.native);
+        let present = || self.objects.present.iter().filter(counted);
+        if present().count() >= all {
             return Some(Limit::Objects(all as u64));
         }
-        let beside = self.objects.present.iter();
-        let beside = beside.filter(|object| namespace(&object.name) == namespace(name));
+        let beside = present().filter(|object| namespace(&object.name) == namespace(name));
         (beside.count() >= of_namespace).then_some(Limit::NamespaceObjects(of_namespace as u64))
     }
 
-    /// What the writer would exceed for whom an object of this name would count from now on.
-    fn lacks_room_of_its_own(&self, name: &LeaseName) -> Option<Limit> {
-        let counts_already = self.object(name).is_some_and(|object| !object.native);
-        if counts_already || !self.binds() {
+    /// What a write would exceed that makes an object of its own.
+    fn write_lacks_room(&self, name: &LeaseName, metadata: &ObjectMetadata) -> Option<Limit> {
+        if let Some(known) = self.object(name)
+            && !(known.native && known.metadata != *metadata)
+        {
             return None;
         }
-        let of = named(self.principal());
-        let own = |object: &&Object| !object.native && named(object.owner.as_ref()) == of;
+        let own = |object: &&Object| object.owner.is_some() && object.owner == self.writer();
         let count = self.objects.present.iter().filter(own).count();
-        let max = OBJECTS_OF_ONE_MAX;
-        (count >= max).then_some(Limit::PrincipalObjects(max as u64))
+        let full = self.binds() && count >= OBJECTS_OF_ONE_MAX;
+        let own = full.then_some(Limit::PrincipalObjects(OBJECTS_OF_ONE_MAX as u64));
+        self.lacks_room(name, true).or(own)
+    }
+
+    /// Whose an object is that the caller writes first.
+    fn writer(&self) -> Option<Principal> {
+        if self.level < LEVEL_RESTORE {
+            return None;
+        }
+        match self.binds() {
+            true => Some(named(self.principal())),
+            false => self.principal().cloned(),
+        }
     }
 
     /// Versions follow the clock, as tokens do.
@@ -212,7 +229,7 @@ impl Model {
 
     fn make_native_object(&mut self, name: &LeaseName) {
         let knows = self.level >= LEVEL_OBJECTS && is_of_kubernetes(name);
-        if knows && self.object(name).is_none() && self.lacks_room(name).is_none() {
+        if knows && self.object(name).is_none() && self.lacks_room(name, false).is_none() {
             self.make_object(name, None);
             if self.level >= LEVEL_RESTORE {
                 self.change_object(name, |object| object.native = true);

@@ -369,9 +369,8 @@ impl Model {
             token: revoke.token,
             cause,
         };
-        let owned = self.session_mut(session).expect("alive");
-        owned.lost.push(lost);
-        self.leases[at].counted = owned.owner.is_some();
+        self.session_mut(session).expect("alive").lost.push(lost);
+        self.leases[at].loss_counts = true;
         Outcome::Done
     }
 

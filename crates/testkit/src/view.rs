@@ -108,8 +108,8 @@ impl View {
         count + self.session(id).map_or(0, |session| session.lost.len())
     }
 
-    /// How many leases and waits sessions of a principal have, and how many names are kept for it that
-    /// do not count among these. `anonymous` has what sessions have that have no principal.
+    /// How many leases, waits and losses sessions of a principal have, and how many names are kept for it
+    /// that do not count among these. `anonymous` has what sessions have that have no principal.
     #[must_use]
     pub fn names_of(&self, principal: &Principal) -> usize {
         let own = |id: SessionId| {
@@ -120,10 +120,13 @@ impl View {
             let held = lease.grant.iter().filter(|grant| own(grant.session));
             let waits = lease.queue.iter().filter(|waiter| own(waiter.session));
             let kept = lease.kept_for.iter().filter(|of| *of == principal);
-            let kept = kept.filter(|_| !lease.kept_counted);
+            let first = lease.queue.first().is_some_and(|first| own(first.session));
+            let kept = kept.filter(|_| !lease.kept_lost && !first);
             held.count() + waits.count() + kept.count()
         };
-        self.leases.iter().map(count).sum()
+        let sessions = self.sessions.iter().filter(|session| own(session.id));
+        let lost: usize = sessions.map(|session| session.lost.len()).sum();
+        self.leases.iter().map(count).sum::<usize>() + lost
     }
 
     /// The mode, and how much one principal may have.

@@ -3,8 +3,6 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use ringfence_planted::{Bug, planted};
-
 use super::principal::Principal;
 use crate::lease::LeaseDue;
 use crate::name::LeaseName;
@@ -18,8 +16,7 @@ pub(crate) struct Counts {
     pub(crate) sessions: u64,
     /// Leases, waits and unacknowledged losses of its living sessions.
     pub(crate) leases: u64,
-    /// Names that are kept for it and that are blocked, so they cannot go yet; without those that
-    /// count among its waits or losses.
+    /// Names that are kept for it and that are blocked, so they cannot go yet.
     pub(crate) blocked: u64,
     /// Idle names that are kept for it.
     pub(crate) idle: u64,
@@ -27,24 +24,21 @@ pub(crate) struct Counts {
     pub(crate) objects: u64,
 }
 
-impl Counts {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            sessions: self.sessions + other.sessions,
-            leases: self.leases + other.leases,
-            blocked: self.blocked + other.blocked,
-            idle: self.idle + other.idle,
-            objects: self.objects + other.objects,
-        }
-    }
-}
-
-/// For whom a name is kept that no session holds.
+/// For whom a name is kept that no session holds. It counts for that principal unless it counts as
+/// one of its waits or losses already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) of: Principal,
-    /// Whether a wait for it or its loss counts for that principal already: then its block does not.
-    pub(crate) counted: bool,
+    /// Whether the principal has yet to acknowledge its loss.
+    pub(crate) lost: bool,
+    /// Whether a session of the principal is the first in its queue.
+    pub(crate) waits: bool,
+}
+
+impl Kept {
+    pub(crate) fn counts(&self) -> bool {
+        !self.lost && !self.waits
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,18 +84,15 @@ pub(crate) struct Usages {
 }
 
 impl Usages {
-    /// What a principal has. `anonymous` has what has no principal, too.
-    pub(crate) fn of(&self, principal: Option<&Principal>) -> Counts {
-        match principal {
-            Some(proven) if proven.as_str() != Principal::ANONYMOUS => self.counts(proven),
-            _ if planted(Bug::UnprovenUncounted) => self.counts(&Principal::anonymous()),
-            _ => self.counts(&Principal::anonymous()).plus(self.unproven),
-        }
-    }
-
-    fn counts(&self, principal: &Principal) -> Counts {
+    /// What a principal has.
+    pub(crate) fn of(&self, principal: &Principal) -> Counts {
         let usage = self.by_principal.get(&Key::of(principal));
         usage.map(|usage| usage.counts).unwrap_or_default()
+    }
+
+    /// What has no principal.
+    pub(crate) fn unproven(&self) -> Counts {
+        self.unproven
     }
 
     /// Counts what a principal, or what has none, has more or less.
@@ -136,8 +127,11 @@ impl Usages {
 
     /// Counts a name that is kept for a principal, by what it waits for.
     pub(crate) fn keep(&mut self, kept: &Kept, name: &LeaseName, due: LeaseDue) {
+        if !kept.counts() {
+            return;
+        }
         self.change_usage(&kept.of, |usage| match due {
-            LeaseDue::Block(_) => usage.counts.blocked += u64::from(!kept.counted),
+            LeaseDue::Block(_) => usage.counts.blocked += 1,
             LeaseDue::Idle(since) => {
                 usage.idle.insert((since, name.clone()), ());
                 usage.counts.idle = usage.idle.len() as u64;
@@ -147,8 +141,11 @@ impl Usages {
 
     /// Takes back what [`Usages::keep`] counted.
     pub(crate) fn let_go(&mut self, kept: &Kept, name: &LeaseName, due: LeaseDue) {
+        if !kept.counts() {
+            return;
+        }
         self.change_usage(&kept.of, |usage| match due {
-            LeaseDue::Block(_) => less(&mut usage.counts.blocked, u64::from(!kept.counted)),
+            LeaseDue::Block(_) => less(&mut usage.counts.blocked, 1),
             LeaseDue::Idle(since) => {
                 usage.idle.remove(&(since, name.clone()));
                 usage.counts.idle = usage.idle.len() as u64;

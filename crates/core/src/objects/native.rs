@@ -29,7 +29,7 @@ impl StateMachine {
         if self.is_at(LEVEL_OBJECTS)
             && absent
             && is_object_name(name)
-            && self.state.objects.room_for(name).is_ok()
+            && self.state.objects.room_for(name, false).is_ok()
             && !planted(Bug::NativeHolderHidden)
         {
             self.make_object(name, None);

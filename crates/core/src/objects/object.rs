@@ -10,9 +10,13 @@ use crate::time::{ClusterTime, WallTime};
 
 /// The most bytes of labels, annotations and owners of one object, as the endpoint encodes them.
 pub const OBJECT_METADATA_BYTES_MAX: usize = 4 << 10;
-/// The most objects of a cluster.
+/// The most objects of a cluster; of those that go when their leases are free see
+/// [`NAMESPACE_OBJECTS_MAX`].
 pub const OBJECTS_MAX: u64 = 100_000;
 /// The most objects whose names have the same first two segments, `k8s/NAMESPACE`.
+///
+/// Written ones do not count those that go when their leases are free, or sessions would leave no room
+/// for them; such an object is made while there are fewer of both kinds than this.
 pub const NAMESPACE_OBJECTS_MAX: u64 = 10_000;
 /// The most objects of one principal, where rights bind; those that go when their leases are free are
 /// left out.
@@ -126,16 +130,18 @@ pub struct LeaseObject {
     pub term: Option<Term>,
     /// Made for a lease that a session acquired, and not written since: it goes when the lease is free.
     pub native: bool,
-    /// The first proven principal that wrote it: it counts for that one until it is deleted.
+    /// Who wrote it first: it counts for that principal until it is deleted. `None` if nothing was
+    /// proven and rights did not bind, and of what was there before
+    /// [`LEVEL_RESTORE`](crate::LEVEL_RESTORE).
     pub owner: Option<Principal>,
 }
 
 impl LeaseObject {
-    /// It is written: it stays when the lease is free, and counts for the first proven writer.
-    pub(super) fn become_own(&mut self, writer: Option<&Principal>) {
-        self.native = false;
-        if self.owner.is_none() {
-            self.owner = writer.cloned();
+    /// It is written: it stays when the lease is free, and counts for its writer from now on.
+    pub(super) fn stay(&mut self, writer: Option<Principal>) {
+        if self.native {
+            self.native = false;
+            self.owner = writer;
         }
     }
 }

@@ -45,7 +45,8 @@ impl Notes {
     /// Notes a candidate whose term ended against its will; it is kept also when the object is deleted.
     /// One too many, of a name or of all, displaces the oldest of the principal that has the most of
     /// them: who loses terms under ever new names displaces its own notes, and none of another.
-    pub(super) fn add(&mut self, name: &LeaseName, note: Owing) {
+    /// Unless they are `shared` out, as below the level, the oldest goes, of any principal.
+    pub(super) fn add(&mut self, name: &LeaseName, note: Owing, shared: bool) {
         let same = |known: &Owing| {
             (&known.identity, &known.candidate) == (&note.identity, &note.candidate)
         };
@@ -53,15 +54,17 @@ impl Notes {
         self.push(name, note);
         let notes = self.by_name.get(name).map(Vec::as_slice);
         if let Some(notes) = notes.filter(|notes| notes.len() > OWING_MAX) {
-            let lost = notes.get(oldest_of_most(notes)).map(|note| note.lost);
+            let at = if shared { oldest_of_most(notes) } else { 0 };
+            let lost = notes.get(at).map(|note| note.lost);
             self.remove_where(name, |note| Some(note.lost) == lost);
         }
         while self.names.len() > OWING_TOTAL_MAX {
-            let Some(((_, lost), _)) = self.shares.first() else {
-                return;
-            };
-            let (lost, name) = (*lost, self.names.get(lost).cloned());
-            let Some(name) = name else {
+            let of_most = self.shares.first().map(|((_, lost), _)| *lost);
+            let oldest = self.names.first().map(|(lost, _)| *lost);
+            let lost = if shared { of_most } else { oldest };
+            let Some((lost, name)) =
+                lost.and_then(|lost| Some((lost, self.names.get(&lost)?.clone())))
+            else {
                 return;
             };
             self.remove_where(&name, |note| note.lost == lost);
@@ -212,7 +215,7 @@ mod tests {
                 lost,
                 until: None,
             };
-            notes.add(&name(lost), note);
+            notes.add(&name(lost), note, lost % 2 == 0);
         }
         assert_eq!(
             notes.iter().map(|(_, notes)| notes.len()).sum::<usize>(),

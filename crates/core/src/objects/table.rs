@@ -34,9 +34,18 @@ pub(crate) struct Objects {
     /// Who lost a term of a name and has not been granted one since.
     pub(super) owing: Notes,
     /// How many objects have names that begin with the same two segments.
-    namespaces: Tree<String, u64>,
+    namespaces: Tree<String, Kinds>,
+    /// How many of all go when their leases are free.
+    native: u64,
     /// Exactly one entry per term that ends with a Pod.
     pods: Tree<(PodUid, SessionId), Pod>,
+}
+
+/// How many objects of a namespace there are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds {
+    all: u64,
+    native: u64,
 }
 
 impl Objects {
@@ -81,13 +90,14 @@ impl Objects {
         gone.map(|(version, (name, gone))| (*version, name, gone))
     }
 
-    /// Whether there is room for a new object of this name.
-    pub(crate) fn room_for(&self, name: &LeaseName) -> Result<(), Limit> {
-        if self.len() >= OBJECTS_MAX {
+    /// Whether there is room for one more object of this name; beside native ones, if it is written.
+    pub(crate) fn room_for(&self, name: &LeaseName, written: bool) -> Result<(), Limit> {
+        let counted = |all: u64, native: u64| all - if written { native } else { 0 };
+        if counted(self.len(), self.native) >= OBJECTS_MAX {
             return Err(Limit::Objects(OBJECTS_MAX));
         }
         let here = self.namespaces.get(namespace_of(name));
-        if here.is_some_and(|count| *count >= NAMESPACE_OBJECTS_MAX) {
+        if here.is_some_and(|here| counted(here.all, here.native) >= NAMESPACE_OBJECTS_MAX) {
             return Err(Limit::NamespaceObjects(NAMESPACE_OBJECTS_MAX));
         }
         Ok(())
@@ -97,14 +107,15 @@ impl Objects {
     pub(crate) fn put(&mut self, name: &LeaseName, object: LeaseObject) {
         self.changes.insert(object.version, name.clone());
         let binding = binding(&object);
+        self.count(name, object.native, 1);
         let before = self.by_name.insert(name.clone(), object);
         self.unbind(before.as_ref());
         if let Some((key, pod)) = binding {
             self.pods.insert(key, pod);
         }
-        match before {
-            Some(before) => drop(self.changes.remove(&before.version)),
-            None => self.count(name, 1),
+        if let Some(before) = before {
+            self.changes.remove(&before.version);
+            self.count(name, before.native, -1);
         }
     }
 
@@ -134,7 +145,7 @@ impl Objects {
         };
         self.changes.remove(&object.version);
         self.unbind(Some(&object));
-        self.count(name, -1);
+        self.count(name, object.native, -1);
         let gone = GoneObject {
             created: object.created,
             created_at: object.created_at,
@@ -203,12 +214,18 @@ impl Objects {
         objects.chain(gone).chain(owing)
     }
 
-    fn count(&mut self, name: &LeaseName, step: i64) {
+    fn count(&mut self, name: &LeaseName, native: bool, step: i64) {
+        let native = if native { step } else { 0 };
+        self.native = self.native.saturating_add_signed(native);
         let namespace = namespace_of(name);
-        let count = self.namespaces.get(namespace).copied().unwrap_or_default();
-        match count.saturating_add_signed(step) {
+        let here = self.namespaces.get(namespace).copied().unwrap_or_default();
+        let here = Kinds {
+            all: here.all.saturating_add_signed(step),
+            native: here.native.saturating_add_signed(native),
+        };
+        match here.all {
             0 => drop(self.namespaces.remove(namespace)),
-            count => drop(self.namespaces.insert(namespace.into(), count)),
+            _ => drop(self.namespaces.insert(namespace.into(), here)),
         }
     }
 }
@@ -379,8 +396,8 @@ impl StateMachine {
 
     fn count_object(&mut self, name: &LeaseName, change: impl FnOnce(&mut Counts)) {
         let object = self.state.objects.get(name);
-        if let Some(object) = object.filter(|object| !object.native) {
-            self.usages.change(object.owner.as_ref(), change);
+        if let Some(owner) = object.and_then(|object| object.owner.as_ref()) {
+            self.usages.change(Some(owner), change);
         }
     }
 }

@@ -132,13 +132,13 @@ impl StateMachine {
             binds,
         };
         self.state.objects.owing.settle(name, debtor);
-        let owner = candidate.principal.as_ref();
-        self.make_object(name, owner);
+        let owner = self.object_owner();
+        self.make_object(name, owner.clone());
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.acquired, object.renewed) = (wall, wall);
             object.term = Some(term);
-            object.become_own(owner);
+            object.stay(owner);
         });
         Ok(Done::Held(granted.token))
     }
@@ -194,7 +194,6 @@ impl StateMachine {
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.renewed, object.heard) = (wall, now);
-            object.become_own(candidate.principal.as_ref());
             if let Some(term) = object.term.as_mut().filter(|_| adopts) {
                 term.candidate = candidate.clone();
             }
@@ -260,7 +259,8 @@ impl StateMachine {
                 until: planted(Bug::OwingFromTheLoss)
                     .then(|| self.time().after(Millis::from_secs(seconds.into()))),
             };
-            self.state.objects.owing.add(name, note);
+            let shared = self.is_at(LEVEL_RESTORE);
+            self.state.objects.owing.add(name, note, shared);
         }
     }
 

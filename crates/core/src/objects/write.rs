@@ -12,7 +12,7 @@ use crate::access::verb::Verb;
 use crate::command::{Command, ObjectSpec, ObjectWrite, Revoke, WriteObject};
 use crate::id::FencingToken;
 use crate::lease::GrantRecord;
-use crate::level::LEVEL_OBJECTS;
+use crate::level::{LEVEL_OBJECTS, LEVEL_RESTORE};
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Holder, Limit, ObjectWritten, Outcome, Rejection};
@@ -45,7 +45,7 @@ impl StateMachine {
         self.check_version(ask)?;
         match &ask.write {
             ObjectWrite::Put { metadata, spec } => {
-                self.check_object_room(&ask.name)?;
+                self.check_object_room(&ask.name, metadata)?;
                 let done = match spec {
                     None => {
                         self.demand(Verb::Acquire, &ask.name)?;
@@ -214,17 +214,26 @@ impl StateMachine {
         })))
     }
 
-    /// Whether the cluster has room for this object, and its writer, if it becomes the writer's own.
-    fn check_object_room(&self, name: &LeaseName) -> Result<(), Rejection> {
+    /// Whether the cluster has room for an object that this write makes, and its writer for one more of
+    /// its own. The object of a session's lease becomes the writer's when its metadata changes.
+    fn check_object_room(
+        &self,
+        name: &LeaseName,
+        metadata: &ObjectMetadata,
+    ) -> Result<(), Rejection> {
         let objects = &self.state.objects;
         let known = objects.get(name);
-        if known.is_none() {
-            objects.room_for(name).map_err(Rejection::Limit)?;
+        let takes_over = |object: &LeaseObject| object.native && object.metadata != *metadata;
+        if known.is_some_and(|object| !takes_over(object)) {
+            return Ok(());
         }
-        let own = self.usages.of(self.proven()).objects;
-        let full = own >= PRINCIPAL_OBJECTS_MAX && self.access.mode() == Mode::Enforced;
-        let full = full && !planted(Bug::ObjectsUncounted);
-        match full && known.is_none_or(|object| object.native) {
+        let fair = self.is_at(LEVEL_RESTORE);
+        objects.room_for(name, fair).map_err(Rejection::Limit)?;
+        let owner = self
+            .object_owner()
+            .filter(|_| self.access.mode() == Mode::Enforced);
+        let own = owner.map_or(0, |owner| self.usages.of(&owner).objects);
+        match own >= PRINCIPAL_OBJECTS_MAX && !planted(Bug::ObjectsUncounted) {
             true => Err(Rejection::Limit(Limit::PrincipalObjects(
                 PRINCIPAL_OBJECTS_MAX,
             ))),
@@ -232,20 +241,28 @@ impl StateMachine {
         }
     }
 
-    fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
+    /// For whom an object counts that the caller makes. Below the level for none, as in older releases.
+    pub(super) fn object_owner(&self) -> Option<Principal> {
+        let binds = self.access.mode() == Mode::Enforced;
         let owner = self.proven().cloned();
-        self.make_object(name, owner.as_ref());
+        let owner = owner.or(binds.then(Principal::anonymous));
+        owner.filter(|_| self.is_at(LEVEL_RESTORE))
+    }
+
+    fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
+        let owner = self.object_owner();
+        self.make_object(name, owner.clone());
         let changed = |object: &LeaseObject| object.metadata != *metadata;
         if self.state.objects.get(name).is_some_and(changed) {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();
-                object.become_own(owner.as_ref());
+                object.stay(owner);
             });
         }
     }
 
     /// Makes an object of this name unless there is one.
-    pub(super) fn make_object(&mut self, name: &LeaseName, owner: Option<&Principal>) {
+    pub(super) fn make_object(&mut self, name: &LeaseName, owner: Option<Principal>) {
         if self.state.objects.get(name).is_some() {
             return;
         }
@@ -262,7 +279,7 @@ impl StateMachine {
             transitions: 0,
             term: None,
             native: false,
-            owner: owner.cloned(),
+            owner,
         };
         self.put_object(name, object);
     }

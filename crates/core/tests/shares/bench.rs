@@ -291,3 +291,7 @@ pub(crate) fn is_granted(outcome: &Outcome) -> bool {
 pub(crate) fn is_waiting(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Acquired(Acquired::Waiting { .. }))
 }
+
+pub(crate) fn is_written(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Object(_))
+}

@@ -5,8 +5,10 @@
 mod acts;
 mod bench;
 mod blocked;
+mod levels;
 mod names;
 mod objects;
+mod twice;
 mod unproven;
 #[path = "../world/mod.rs"]
 mod world;

@@ -1,21 +1,18 @@
 //! Lease objects, and notes of who lost a term.
 
 use ringfence_core::{
-    AccessChange, Called, Caller, Command, LEVEL_RESTORE, Limit, Mode, OWING_MAX, ObjectWrite,
-    Outcome, PRINCIPAL_OBJECTS_MAX, Principal, Rejection, Settings, Verb, WriteObject,
+    AccessChange, Called, Caller, Command, LEVEL_OBJECTS, LEVEL_RESTORE, Limit, Mode,
+    NAMESPACE_OBJECTS_MAX, OWING_MAX, ObjectMetadata, ObjectWrite, Outcome, PRINCIPAL_OBJECTS_MAX,
+    Principal, PrincipalLimits, Rejection, Settings, Verb, WriteObject,
 };
 
-use crate::bench::{ALICE, BOB, ROOT, allow, limit, name};
+use crate::bench::{ALICE, BOB, ROOT, allow, is_written, limit, name};
 use crate::world::World;
 
 fn full() -> Outcome {
     Outcome::Rejected(Rejection::Limit(Limit::PrincipalObjects(
         PRINCIPAL_OBJECTS_MAX,
     )))
-}
-
-fn is_written(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Object(_))
 }
 
 /// Without a holder or with one that has given it back, an object stays.
@@ -61,7 +58,18 @@ fn the_object_of_a_sessions_lease_counts_once_it_is_written() {
     }
     let token = world.take(2, "k8s/shop/held");
     assert!(world.machine.object(&name("k8s/shop/held")).is_some());
-    assert_eq!(world.put(BOB, 1, "b", "k8s/shop/held", None), full());
+    let mut labels = world.writing(1, "b", "k8s/shop/held", None);
+    if let Command::WriteObject(write) = &mut labels {
+        let metadata = ObjectMetadata::new(b"labels").unwrap();
+        write.write = ObjectWrite::Put {
+            metadata,
+            spec: None,
+        };
+    }
+    assert_eq!(world.by(BOB, labels), full());
+    // A write that changes nothing makes it no one's.
+    let same = world.put(BOB, 1, "b", "k8s/shop/held", None);
+    assert!(is_written(&same), "{same:?}");
     world.release(2, "k8s/shop/held", token);
     assert!(world.machine.object(&name("k8s/shop/held")).is_none());
 }
@@ -137,4 +145,73 @@ fn among_equals_the_oldest_note_goes() {
     let kept = world.put(&elector(OWING_MAX - 3), 1, "e", at, Some(1));
     let owing = matches!(kept, Outcome::Rejected(Rejection::Owing { .. }));
     assert!(owing, "{kept:?}");
+}
+
+fn label(world: &mut World, who: Option<&str>, at: &str, label: u8) -> Outcome {
+    let write = WriteObject {
+        name: name(at),
+        version: world.machine.object(&name(at)).map(|object| object.version),
+        pod: None,
+        watched: None,
+        write: ObjectWrite::Put {
+            metadata: ObjectMetadata::new(&[label]).unwrap(),
+            spec: None,
+        },
+    };
+    world.called(who, Command::WriteObject(Box::new(write)))
+}
+
+/// It makes them without its credential, and then writes them with it.
+#[test]
+fn a_principal_does_not_fill_a_namespace_by_way_of_anonymous() {
+    let mut world = World::shared(LEVEL_RESTORE, 10);
+    world.change(vec![allow("anonymous", Verb::Acquire, Some("*"))]);
+    let mut made = 0;
+    for at in 0..NAMESPACE_OBJECTS_MAX {
+        let at = format!("k8s/shop/x{at}");
+        if !is_written(&label(&mut world, None, &at, 0))
+            || !is_written(&label(&mut world, Some(BOB), &at, 1))
+        {
+            break;
+        }
+        made += 1;
+    }
+    let alices = world.put(ALICE, 2, "a", "k8s/shop/web", Some(15));
+    assert!(is_written(&alices), "{alices:?}");
+    assert_eq!(made, PRINCIPAL_OBJECTS_MAX);
+}
+
+/// Objects from before the level count for none, also for who writes them later.
+#[test]
+fn who_labels_objects_of_others_pays_for_none() {
+    let mut world = World::shared(LEVEL_OBJECTS, 10_000);
+    for at in 0..PRINCIPAL_OBJECTS_MAX {
+        world.use_once(2, &format!("k8s/shop/x{at}"));
+    }
+    world.apply(Command::RaiseLevel {
+        level: LEVEL_RESTORE,
+    });
+    for at in 0..PRINCIPAL_OBJECTS_MAX {
+        let labelled = label(&mut world, Some(ALICE), &format!("k8s/shop/x{at}"), 1);
+        assert!(is_written(&labelled));
+    }
+    let elects = world.put(ALICE, 1, "a", "k8s/shop/web", Some(15));
+    assert!(is_written(&elects), "alice made none: {elects:?}");
+}
+
+/// Objects of its sessions' leases count for none, and take no room from written ones. The limits are
+/// those of every new cluster.
+#[test]
+fn a_principal_does_not_fill_a_namespace_by_its_sessions_with_standard_limits() {
+    let mut world = World::shared(LEVEL_RESTORE, 10);
+    world.change(vec![AccessChange::SetLimits(PrincipalLimits::STANDARD)]);
+    for session in 3..6 {
+        world.open(Some(BOB), session, 300);
+    }
+    for at in 0..NAMESPACE_OBJECTS_MAX {
+        let session = 3 + u8::try_from(at / 4_000).unwrap();
+        world.take_by(Some(BOB), session, &format!("k8s/shop/x{at}"));
+    }
+    let alices = world.put(ALICE, 2, "a", "k8s/shop/web", Some(15));
+    assert!(is_written(&alices), "{alices:?}");
 }

@@ -2,7 +2,7 @@
 
 use ringfence_core::{AccessChange, LEVEL_RESTORE, Limit, Mode, Outcome, Rejection, Verb};
 
-use crate::bench::{ALICE, ROOT, allow, is_granted, limit};
+use crate::bench::{ALICE, ROOT, allow, is_granted, is_waiting, limit};
 use crate::world::World;
 
 impl World {
@@ -82,4 +82,41 @@ fn sessions_of_unproven_callers_count_for_anonymous_until_they_are_forgotten() {
     world.pass(60);
     world.apply(ringfence_core::Command::Tick);
     assert!(matches!(world.opening(None, 7, 300), Outcome::Opened(_)));
+}
+
+/// Sessions without a principal wait for what such sessions block, as those of a principal do.
+#[test]
+fn what_unproven_sessions_block_counts_once() {
+    let mut world = World::bound_late(3);
+    world.open(None, 4, 1);
+    for lease in ["a", "b", "c"] {
+        let granted = world.acquire_by(None, 4, lease, 60);
+        assert!(is_granted(&granted), "{granted:?}");
+    }
+    world.pass(1);
+    for lease in ["a", "b", "c"] {
+        let waits = world.wait(None, 1, lease, 100);
+        assert!(is_waiting(&waits), "{lease}: {waits:?}");
+    }
+    let full = Outcome::Rejected(Rejection::Limit(Limit::PrincipalLeases(3)));
+    assert_eq!(world.wait(None, 1, "a", 100), full);
+    assert_eq!(world.acquire_by(None, 3, "d", 0), full);
+}
+
+#[test]
+fn what_unproven_sessions_lose_counts_once() {
+    let mut world = World::bound_late(2);
+    world.change(vec![allow(ROOT, Verb::Revoke, Some("*"))]);
+    let lost = world.take_by(None, 1, "job");
+    assert_eq!(world.revoke(ROOT, "job", lost, false), Outcome::Done);
+    let other = world.acquire_by(None, 3, "other", 0);
+    assert!(is_granted(&other), "{other:?}");
+    // Who takes the session along pays for the loss, and anonymous for the block until it is over.
+    let granted = world.acquire_by(Some(ALICE), 1, "alices", 0);
+    assert!(is_granted(&granted), "{granted:?}");
+    let full = Outcome::Rejected(Rejection::Limit(Limit::PrincipalLeases(2)));
+    assert_eq!(world.acquire_by(Some(ALICE), 2, "more", 0), full);
+    assert_eq!(world.acquire_by(None, 3, "more", 0), full);
+    world.restore();
+    assert_eq!(world.acquire_by(None, 3, "more", 0), full);
 }

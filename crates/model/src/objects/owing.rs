@@ -8,6 +8,7 @@ use ringfence_core::{
 };
 
 use super::super::Model;
+use super::LEVEL_RESTORE;
 
 /// The most candidates of one name, and of all names, that owe the end of their term.
 const NOTES_MAX: (usize, usize) = (64, 100_000);
@@ -43,6 +44,7 @@ impl Model {
         identity: &Identity,
         candidate: Candidate,
     ) {
+        let fair = self.level >= LEVEL_RESTORE;
         let notes = &mut self.objects.notes;
         notes.retain(|note| {
             note.name != *name || note.identity != *identity || note.candidate != candidate
@@ -55,10 +57,22 @@ impl Model {
         });
         let (of_name, all) = NOTES_MAX;
         if notes.iter().filter(|note| note.name == *name).count() > of_name {
-            notes.remove(oldest_of_most(notes, |note| note.name == *name));
+            let of_name = |note: &Note| note.name == *name;
+            let oldest = notes.iter().position(of_name).expect("there are many");
+            let goes = if fair {
+                oldest_of_most(notes, of_name)
+            } else {
+                oldest
+            };
+            notes.remove(goes);
         }
         if notes.len() > all {
-            notes.remove(oldest_of_most(notes, |_| true));
+            let goes = if fair {
+                oldest_of_most(notes, |_| true)
+            } else {
+                0
+            };
+            notes.remove(goes);
         }
     }
 

@@ -37,12 +37,7 @@ impl Model {
         match &write.write {
             ObjectWrite::Delete { revoke } => self.delete_object(name, &by, revoke.as_ref()),
             ObjectWrite::Put { metadata, spec } => {
-                if present.is_none()
-                    && let Some(limit) = self.lacks_room(name)
-                {
-                    return Err(Rejection::Limit(limit));
-                }
-                if let Some(limit) = self.lacks_room_of_its_own(name) {
+                if let Some(limit) = self.write_lacks_room(name, metadata) {
                     return Err(Rejection::Limit(limit));
                 }
                 let held = match spec {
@@ -253,7 +248,8 @@ impl Model {
             }
         };
         self.settle_owing(name, &spec.holder, by);
-        self.make_object(name, by.principal.as_ref());
+        let writer = self.writer();
+        self.make_object(name, writer.clone());
         let wall = self.wall;
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
@@ -263,7 +259,7 @@ impl Model {
                 candidate: by.clone(),
                 pod: None,
             });
-            object.is_written_by(by.principal.as_ref());
+            object.is_written_by(writer);
         });
         Ok(token)
     }
@@ -290,7 +286,6 @@ impl Model {
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
             (object.renewed, object.heard) = (wall, now);
-            object.is_written_by(by.principal.as_ref());
             if adopts {
                 object.term.as_mut().expect("it has one").candidate = by.clone();
             }
@@ -320,12 +315,12 @@ impl Model {
     }
 
     fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
-        let writer = self.principal().cloned();
-        self.make_object(name, writer.as_ref());
+        let writer = self.writer();
+        self.make_object(name, writer.clone());
         if self.object(name).expect("it was made").metadata != *metadata {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();
-                object.is_written_by(writer.as_ref());
+                object.is_written_by(writer);
             });
         }
     }

@@ -117,7 +117,7 @@ mod tests {
             armed: None,
             revoked: None,
             kept_for: None,
-            kept_counted: false,
+            kept_lost: false,
             queue: Vec::new(),
         });
         assert!(tables(&view).is_err());

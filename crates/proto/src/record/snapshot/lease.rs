@@ -22,7 +22,7 @@ impl From<&LeaseRecord> for pb::Lease {
             queue: lease.queue.iter().map(Into::into).collect(),
             revoked: fields::token_or_zero(lease.revoked),
             kept_for: text_of(lease.kept_for.as_ref()),
-            kept_counted: lease.kept_counted,
+            kept_lost: lease.kept_lost,
         }
     }
 }
@@ -41,7 +41,7 @@ impl TryFrom<pb::Lease> for LeaseRecord {
             armed: lease.armed.map(ClusterTime),
             revoked: fields::token_or_none(lease.revoked, "lease.revoked")?,
             kept_for: principal_or_none(&lease.kept_for, "lease.kept_for")?,
-            kept_counted: lease.kept_counted,
+            kept_lost: lease.kept_lost,
             queue: queue.collect::<Result<_, _>>()?,
         })
     }

@@ -192,7 +192,7 @@ fn lease() -> BoxedStrategy<LeaseRecord> {
                 armed,
                 revoked,
                 kept_for: users.0.0,
-                kept_counted: users.0.1,
+                kept_lost: users.0.1,
                 queue: users.1,
             },
         )

@@ -118,7 +118,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         armed: Some(ClusterTime(140_000)),
         revoked: Some(token(8)),
         kept_for: None,
-        kept_counted: false,
+        kept_lost: false,
         queue: vec![waiter],
     };
     let free = LeaseRecord {
@@ -130,7 +130,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         armed: Some(ClusterTime(2)),
         revoked: None,
         kept_for: None,
-        kept_counted: false,
+        kept_lost: false,
         queue: vec![],
     };
     let kept = LeaseRecord {
@@ -139,7 +139,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ..free.clone()
     };
     let counted = LeaseRecord {
-        kept_counted: true,
+        kept_lost: true,
         ..kept.clone()
     };
     let raised = Header {
@@ -171,7 +171,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("lease_held", Record::Lease(held)),
         ("lease_free", Record::Lease(free)),
         ("lease_kept_for_a_principal", Record::Lease(kept)),
-        ("lease_that_counts_as_a_loss", Record::Lease(counted)),
+        ("lease_whose_loss_counts", Record::Lease(counted)),
         ("session_of_a_principal", Record::Session(owned)),
         ("ended", Record::Ended(ended)),
     ];
