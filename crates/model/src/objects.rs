@@ -185,7 +185,7 @@ impl Model {
     /// What a write would exceed that makes an object of its own.
     fn write_lacks_room(&self, name: &LeaseName, metadata: &ObjectMetadata) -> Option<Limit> {
         if let Some(known) = self.object(name)
-            && !(known.native && known.metadata != *metadata)
+            && !self.makes_stay(known, metadata)
         {
             return None;
         }
@@ -194,6 +194,12 @@ impl Model {
         let full = self.binds() && count >= OBJECTS_OF_ONE_MAX;
         let own = full.then_some(Limit::PrincipalObjects(OBJECTS_OF_ONE_MAX as u64));
         self.lacks_room(name, true).or(own)
+    }
+
+    /// Whether a write with this metadata keeps an object that would go with its lease, or goes now.
+    fn makes_stay(&self, object: &Object, metadata: &ObjectMetadata) -> bool {
+        let free = self.grant_of(&object.name).is_none();
+        object.native && (free || object.metadata != *metadata)
     }
 
     /// Whose an object is that the caller writes first.

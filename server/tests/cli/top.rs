@@ -141,6 +141,6 @@ fn a_credential_that_no_node_takes_ends_it_with_the_refusal() {
     let mut terminal = top(&dev, &arguments);
     terminal.draws("code=77");
     let screen = terminal.screen.lock().unwrap().clone();
-    assert!(screen.contains("UNAUTHENTICATED"), "{screen}");
+    assert!(screen.contains("no cluster token"), "{screen}");
     terminal.process.wait().unwrap();
 }

@@ -137,6 +137,12 @@ pub struct LeaseObject {
 }
 
 impl LeaseObject {
+    /// Whether a write with this metadata makes it stay that would go otherwise. One whose lease is free
+    /// goes at the end of this very entry.
+    pub(super) fn is_stayed_by(&self, metadata: &ObjectMetadata, free: bool) -> bool {
+        self.native && (self.metadata != *metadata || free)
+    }
+
     /// It is written: it stays when the lease is free, and counts for its writer from now on.
     pub(super) fn stay(&mut self, writer: Option<Principal>) {
         if self.native {

@@ -215,7 +215,8 @@ impl StateMachine {
     }
 
     /// Whether the cluster has room for an object that this write makes, and its writer for one more of
-    /// its own. The object of a session's lease becomes the writer's when its metadata changes.
+    /// its own. The object of a session's lease becomes the writer's when its metadata changes, and in
+    /// the entry that has freed the lease.
     fn check_object_room(
         &self,
         name: &LeaseName,
@@ -223,8 +224,8 @@ impl StateMachine {
     ) -> Result<(), Rejection> {
         let objects = &self.state.objects;
         let known = objects.get(name);
-        let takes_over = |object: &LeaseObject| object.native && object.metadata != *metadata;
-        if known.is_some_and(|object| !takes_over(object)) {
+        let free = self.grant_of(name).is_none();
+        if known.is_some_and(|object| !object.is_stayed_by(metadata, free)) {
             return Ok(());
         }
         let fair = self.is_at(LEVEL_RESTORE);
@@ -252,7 +253,10 @@ impl StateMachine {
     fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
         let owner = self.object_owner();
         self.make_object(name, owner.clone());
-        let changed = |object: &LeaseObject| object.metadata != *metadata;
+        let free = self.grant_of(name).is_none();
+        let changed = |object: &LeaseObject| {
+            object.metadata != *metadata || object.is_stayed_by(metadata, free)
+        };
         if self.state.objects.get(name).is_some_and(changed) {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();

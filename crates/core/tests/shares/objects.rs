@@ -215,3 +215,32 @@ fn a_principal_does_not_fill_a_namespace_by_its_sessions_with_standard_limits() 
     let alices = world.put(ALICE, 2, "a", "k8s/shop/web", Some(15));
     assert!(is_written(&alices), "{alices:?}");
 }
+
+/// The session that held the lease ends in the entry of the write itself, which foresees the version.
+#[test]
+fn a_write_in_the_entry_that_frees_the_lease_makes_an_object_of_its_own() {
+    let at = "k8s/shop/held";
+    for seconds in [None, Some(15)] {
+        let mut world = World::shared(LEVEL_RESTORE, 1_000_000);
+        let foreseen = |world: &mut World, number| {
+            world.open(Some(ALICE), number, 1);
+            world.take_by(Some(ALICE), number, at);
+            world.time.0 += 1_000;
+            let mut write = world.writing(1, "b", at, seconds);
+            if let Command::WriteObject(write) = &mut write {
+                write.version = Some(world.machine.objects_version() + 1);
+            }
+            world.by(BOB, write)
+        };
+        let written = foreseen(&mut world, 3);
+        assert!(is_written(&written), "{written:?}");
+        assert!(world.machine.object(&name(at)).is_some(), "it is gone");
+
+        let mut world = World::shared(LEVEL_RESTORE, 1_000_000);
+        for more in 0..PRINCIPAL_OBJECTS_MAX {
+            world.put(BOB, 1, "b", &format!("k8s/shop/x{more}"), None);
+        }
+        assert_eq!(foreseen(&mut world, 3), full());
+        assert!(world.machine.object(&name(at)).is_none(), "it stays");
+    }
+}

@@ -317,7 +317,8 @@ impl Model {
     fn put_metadata(&mut self, name: &LeaseName, metadata: &ObjectMetadata) {
         let writer = self.writer();
         self.make_object(name, writer.clone());
-        if self.object(name).expect("it was made").metadata != *metadata {
+        let object = self.object(name).expect("it was made");
+        if object.metadata != *metadata || self.makes_stay(object, metadata) {
             self.change_object(name, |object| {
                 object.metadata = metadata.clone();
                 object.is_written_by(writer);
