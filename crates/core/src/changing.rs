@@ -26,11 +26,11 @@ impl StateMachine {
         if lease.wants_serving() && lease.unserved.is_none() {
             lease.unserved = NonZeroU64::new(self.state.unserved.push(name.clone()));
         }
-        let after = lease.due();
+        let (after, first) = (lease.due(), lease.first_waiter());
         self.deadlines.move_lease(name, before, after);
         // While a session holds it, or waits and no block keeps it from it, it counts for that one.
         if before.is_some() || after.is_some() {
-            self.keep_name(name, user, before, after);
+            self.keep_name(name, (user, first), before, after);
         }
         if before != after
             && let Some(due) = after
@@ -83,7 +83,7 @@ impl StateMachine {
         };
         // Where a new name displaces it, its own time has not come: it still stands there.
         self.deadlines.move_lease(name, lease.due(), None);
-        self.keep_name(name, None, lease.due(), None);
+        self.keep_name(name, (None, None), lease.due(), None);
         if let Some(place) = lease.unserved {
             // Its waiters left before its turn came, in a quiet time or a storm. What is named in
             // that list has to be there.

@@ -23,12 +23,12 @@ use crate::outcome::{Limit, Rejection};
 pub(crate) const FORGOTTEN_PER_NAME_MAX: u32 = 2;
 
 impl StateMachine {
-    /// Counts a lease that has changed: `user` is the session that used it before, and `from` and `to`
-    /// are where it stood and stands among the deadlines.
+    /// Counts a lease that has changed: `user` is the session that used it before, `first` the first one
+    /// in its queue now, and `from` and `to` are where it stood and stands among the deadlines.
     pub(crate) fn keep_name(
         &mut self,
         name: &LeaseName,
-        user: Option<SessionId>,
+        (user, first): (Option<SessionId>, Option<SessionId>),
         from: Option<LeaseDue>,
         to: Option<LeaseDue>,
     ) {
@@ -45,7 +45,7 @@ impl StateMachine {
             (None, Some(_)) => user.and_then(|user| self.keeping_for(user, name)),
         };
         let kept = kept.map(|kept| {
-            let waits = self.waits_first(name, &kept.of);
+            let waits = self.is_of(first, &kept.of);
             Kept { waits, ..kept }
         });
         if let Some(kept) = &kept
@@ -91,11 +91,8 @@ impl StateMachine {
 
     /// Whether the first one in a queue is of this principal. Others behind it are not looked at: there
     /// may be 100,000.
-    pub(crate) fn waits_first(&self, name: &LeaseName, principal: &Principal) -> bool {
-        let first = self.leases.get(name).and_then(|lease| lease.queue.first());
-        first.is_some_and(|(_, first)| {
-            named(self.owner_of_known(first.session)) == principal.as_str()
-        })
+    fn is_of(&self, first: Option<SessionId>, principal: &Principal) -> bool {
+        first.is_some_and(|first| named(self.owner_of_known(first)) == principal.as_str())
     }
 
     /// A session has acknowledged the loss of a grant, or it has ended, or has become another
@@ -108,9 +105,9 @@ impl StateMachine {
 
     /// A session that waits for a lease has become another principal's.
     pub(crate) fn count_wait(&mut self, name: &LeaseName) {
-        let of = self.state.kept.get(name).map(|kept| kept.of.clone());
-        if let Some(of) = of {
-            let waits = self.waits_first(name, &of);
+        let first = self.leases.get(name).and_then(Lease::first_waiter);
+        let kept = self.state.kept.get(name);
+        if let Some(waits) = kept.map(|kept| self.is_of(first, &kept.of)) {
             self.change_kept(name, |kept| kept.waits = waits);
         }
     }

@@ -111,7 +111,11 @@ impl Lease {
     /// The session that uses it: its holder, or the last one that waits.
     pub(crate) fn user(&self) -> Option<SessionId> {
         let holder = self.grant.as_deref().map(|grant| grant.session);
-        holder.or_else(|| self.queue.first().map(|(_, waiter)| waiter.session))
+        holder.or_else(|| self.first_waiter())
+    }
+
+    pub(crate) fn first_waiter(&self) -> Option<SessionId> {
+        self.queue.first().map(|(_, waiter)| waiter.session)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
