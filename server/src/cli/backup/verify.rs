@@ -45,7 +45,7 @@ fn bad(why: &BackupError) -> Failure {
     match why {
         BackupError::Io { source, .. } => {
             Failure::new(exit::SYSTEM, "FAULT", format!("{why}: {source}")).hint(
-                "name a backup that this user may read: a file that `ringfence backup take` or \
+                "name a backup that this user may read: a file that `ringfence backup FILE` or \
                  `serve --backup-dir` has written",
             )
         }
