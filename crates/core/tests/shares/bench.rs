@@ -1,11 +1,11 @@
 //! Rights that bind with small limits, and principals that use what they may.
 
 use ringfence_core::{
-    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, ClusterId, Command, Evict,
-    FencingToken, HolderData, Identity, LeaseName, Millis, Mode, NamePattern, ObjectMetadata,
-    ObjectSpec, ObjectWrite, Open, OpenId, Outcome, Pod, PodText, Principal, PrincipalLimits,
-    PrincipalPattern, Request, RequestNumber, Revoke, Rule, Secret, SessionId, StateMachine, Verb,
-    WriteObject,
+    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, ClusterId, ClusterTime,
+    Command, Evict, FencingToken, HolderData, Identity, LeaseName, Millis, Mode, NamePattern,
+    ObjectMetadata, ObjectSpec, ObjectWrite, Open, OpenForPod, OpenId, Outcome, Pod, PodText,
+    Principal, PrincipalLimits, PrincipalPattern, Request, RequestNumber, Revoke, Rule, Secret,
+    SessionId, StateMachine, Verb, WriteObject,
 };
 
 use crate::world::{World, opened};
@@ -66,6 +66,24 @@ impl World {
             acquire: None,
         };
         self.called(who, Command::Open(open))
+    }
+
+    /// Opens a session that lasts as long as a Pod.
+    pub(crate) fn open_for_pod(&mut self, who: &str, number: u8) {
+        let pod = Pod::parse(PodText {
+            namespace: "shop",
+            name: "w",
+            uid: "0a1b2c3d-0000-4000-8000-000000000001",
+            container: "",
+        });
+        let open = OpenForPod {
+            id: OpenId::new([number; 16]),
+            secret: Secret::new([number; 16]),
+            seen: Some(ClusterTime(0)),
+            identity: Identity::parse("x").unwrap(),
+            pod: pod.unwrap(),
+        };
+        opened(self.by(who, Command::OpenForPod(open)));
     }
 
     pub(crate) fn called(&mut self, who: Option<&str>, command: Command) -> Outcome {

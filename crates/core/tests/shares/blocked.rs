@@ -1,12 +1,11 @@
 //! Names that are granted to no session for a while: who they count for, and that they count once.
 
 use ringfence_core::{
-    Acquired, ClusterTime, Command, Identity, LEVEL_RESTORE, Limit, OpenForPod, OpenId, Outcome,
-    Pod, PodText, Rejection, Renew, Secret, SessionId,
+    Acquired, Command, LEVEL_RESTORE, Limit, Outcome, Rejection, Renew, SessionId,
 };
 
 use crate::bench::{ALICE, BOB, is_granted, is_waiting};
-use crate::world::{World, opened};
+use crate::world::World;
 
 fn full(limit: u64) -> Outcome {
     Outcome::Rejected(Rejection::Limit(Limit::PrincipalLeases(limit)))
@@ -126,21 +125,7 @@ fn a_session_that_is_evicted_leaves_what_it_lost_to_count() {
 #[test]
 fn who_waited_in_vain_does_not_pay_for_ever() {
     let mut world = World::shared(LEVEL_RESTORE, 1);
-    let uid = "0a1b2c3d-0000-4000-8000-000000000001";
-    let pod = Pod::parse(PodText {
-        namespace: "shop",
-        name: "w",
-        uid,
-        container: "",
-    });
-    let open = OpenForPod {
-        id: OpenId::new([3; 16]),
-        secret: Secret::new([3; 16]),
-        seen: Some(ClusterTime(0)),
-        identity: Identity::parse("b").unwrap(),
-        pod: pod.unwrap(),
-    };
-    opened(world.by(BOB, Command::OpenForPod(open)));
+    world.open_for_pod(BOB, 3);
     let Outcome::Acquired(Acquired::Granted(granted)) = world.acquire_by(Some(BOB), 3, "bobs", 0)
     else {
         panic!("it is free");

@@ -1,12 +1,9 @@
 //! A name that is blocked and a wait for it, or its loss, are one.
 
-use ringfence_core::{
-    Acquired, ClusterTime, Command, FencingToken, Identity, LEVEL_RESTORE, OpenForPod, OpenId,
-    Outcome, Pod, PodText, Renew, Secret, SessionId,
-};
+use ringfence_core::{Acquired, Command, FencingToken, LEVEL_RESTORE, Outcome, Renew, SessionId};
 
 use crate::bench::{ALICE, BOB, is_granted, is_waiting};
-use crate::world::{World, opened};
+use crate::world::World;
 
 fn token(outcome: Outcome) -> (SessionId, FencingToken) {
     let Outcome::Acquired(Acquired::Granted(granted)) = outcome else {
@@ -72,20 +69,7 @@ fn a_block_does_not_count_while_its_principal_waits_and_the_loss_is_acknowledged
 #[test]
 fn a_revoked_lease_of_a_pod_counts_once_for_ever() {
     let mut world = World::shared(LEVEL_RESTORE, 2);
-    let pod = Pod::parse(PodText {
-        namespace: "shop",
-        name: "w",
-        uid: "0a1b2c3d-0000-4000-8000-000000000001",
-        container: "",
-    });
-    let open = OpenForPod {
-        id: OpenId::new([3; 16]),
-        secret: Secret::new([3; 16]),
-        seen: Some(ClusterTime(0)),
-        identity: Identity::parse("b").unwrap(),
-        pod: pod.unwrap(),
-    };
-    opened(world.by(ALICE, Command::OpenForPod(open)));
+    world.open_for_pod(ALICE, 3);
     let (_, lost) = token(world.acquire_by(Some(ALICE), 3, "job", 0));
     world.revoke(BOB, "job", lost, false);
     let granted = world.acquire(1, "other", 0);
