@@ -6,7 +6,7 @@ use ringfence_client::{BootClock, Clock, HeldLease, Session};
 use ringfence_tests::Signal;
 use tokio::task::JoinSet;
 
-use crate::support::{LONG, Worker, client, cluster, eventually, open, within};
+use crate::support::{LONG, Worker, client, cluster_alone, eventually, open, within};
 
 const PROCESSES: usize = 8;
 const CLIENTS_EACH: usize = 25;
@@ -16,7 +16,7 @@ const TTL: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn pain_17_of_a_thousand_sessions_none_is_lost_when_the_leader_goes() {
-    let mut cluster = cluster(3).await;
+    let mut cluster = cluster_alone(3).await;
     let [clients, sessions] = [CLIENTS_EACH, SESSIONS_EACH].map(|count| count.to_string());
     let ttl = TTL.as_millis().to_string();
     let args = ["crowd", &clients, &sessions, &ttl];
@@ -83,7 +83,7 @@ async fn take_all(session: Session, holder: u64) -> Vec<HeldLease> {
 
 #[tokio::test]
 async fn pain_10_twenty_thousand_leases_are_kept_by_one_keep_alive_a_session() {
-    let cluster = cluster(1).await;
+    let cluster = cluster_alone(1).await;
     let client = client(&cluster).await;
     let mut taking = JoinSet::new();
     for holder in 0..HOLDERS {

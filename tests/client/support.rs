@@ -20,26 +20,42 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 /// Nodes with tokens from 1 on.
 pub(crate) async fn cluster(nodes: usize) -> Cluster {
-    let options = Options {
+    Cluster::start(of(nodes, Options::default())).await
+}
+
+/// As [`cluster`], with no other cluster of this process beside it.
+pub(crate) async fn cluster_alone(nodes: usize) -> Cluster {
+    Cluster::start(of(nodes, Options::alone())).await
+}
+
+fn of(nodes: usize, options: Options) -> Options {
+    Options {
         nodes,
         token_floor: Some(0),
-        ..Options::default()
-    };
-    Cluster::start(options).await
+        ..options
+    }
 }
 
 /// Nodes that clients reach through proxies only.
 pub(crate) async fn behind_proxies(nodes: usize) -> (Cluster, Vec<Proxy>) {
+    behind_proxies_with(of(nodes, Options::default())).await
+}
+
+/// As [`behind_proxies`], with no other cluster of this process beside it.
+pub(crate) async fn behind_proxies_alone(nodes: usize) -> (Cluster, Vec<Proxy>) {
+    behind_proxies_with(of(nodes, Options::alone())).await
+}
+
+async fn behind_proxies_with(options: Options) -> (Cluster, Vec<Proxy>) {
+    let nodes = options.nodes;
     let mut proxies = Vec::new();
     for _ in 0..nodes {
         proxies.push(Proxy::start().await);
     }
     let addresses = proxies.iter().map(|proxy| proxy.address().to_owned());
     let options = Options {
-        nodes,
-        token_floor: Some(0),
         advertise_client: addresses.collect(),
-        ..Options::default()
+        ..options
     };
     let cluster = Cluster::start(options).await;
     for (proxy, node) in proxies.iter().zip(cluster.endpoints()) {

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::proxy::Fate;
-use crate::support::{behind_proxies, within};
+use crate::support::{behind_proxies_alone, within};
 
 const CLIENTS: usize = 50;
 const ROUNDS: usize = 20;
@@ -70,7 +70,7 @@ fn late_by(heard: Moment, until: Moment) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_thousand_cuts_none_is_noticed_after_the_window() {
-    let (_cluster, mut proxies) = behind_proxies(1).await;
+    let (_cluster, mut proxies) = behind_proxies_alone(1).await;
     let proxy = Arc::new(proxies.remove(0));
     let held: Held = Arc::new(Mutex::new(vec![None; CLIENTS]));
     let ready = Arc::new(Barrier::new(CLIENTS + 1));

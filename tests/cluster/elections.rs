@@ -77,7 +77,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let cluster = Cluster::start(Options::default()).await;
+        let cluster = Cluster::start(Options::alone()).await;
         let caller = patient(&cluster);
         let dead = caller.open("dead", TTL).await.unwrap();
         let living = caller.open("living", TTL).await.unwrap();
@@ -229,7 +229,7 @@ async fn pain_19_a_session_lasts_for_its_ttl_from_its_last_keep_alive_and_a_seco
     // TTL.
     let options = Options {
         nodes: 1,
-        ..Options::default()
+        ..Options::alone()
     };
     let cluster = Cluster::start(options).await;
     let caller = patient(&cluster);
@@ -258,7 +258,7 @@ async fn pain_19_a_session_lasts_for_its_ttl_from_its_last_keep_alive_and_a_seco
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pain_24_an_operator_breaks_a_lock_of_the_dead_at_once() {
-    let cluster = Cluster::start(Options::default()).await;
+    let cluster = Cluster::start(Options::alone()).await;
     let caller = patient(&cluster);
     // As long as a session may last without a sign of life.
     let dead = caller.open("dead", Duration::from_secs(300)).await.unwrap();

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_slept_ends_no_session_of_a_live_client() {
-    let mut cluster = Cluster::start(Options::default()).await;
+    let mut cluster = Cluster::start(Options::alone()).await;
     let mut caller = cluster.caller();
     caller.patience = Duration::from_secs(60);
     let ttl = Duration::from_secs(6);
@@ -50,7 +50,7 @@ async fn a_cluster_that_slept_ends_no_session_of_a_live_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_session_ends_in_time_and_the_next_in_line_is_served() {
-    let cluster = Cluster::start(Options::default()).await;
+    let cluster = Cluster::start(Options::alone()).await;
     let caller = cluster.caller();
     let silent = caller.open("silent", Duration::from_secs(2)).await.unwrap();
     let held = caller

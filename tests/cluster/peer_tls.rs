@@ -173,7 +173,7 @@ async fn a_cluster_gets_tls_and_another_secret_under_load_and_loses_no_lease() {
         ("the first is dropped", vec![flag(&two)]),
     ];
 
-    let mut cluster = Cluster::start(Options::default()).await;
+    let mut cluster = Cluster::start(Options::alone()).await;
     let (busy, held) = Busy::start(&cluster).await;
     for (round, flags) in &rounds {
         roll(&mut cluster, flags).await;

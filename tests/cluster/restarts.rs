@@ -69,7 +69,7 @@ async fn all_are_killed_and_started_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_told_to_stop_hands_over_and_ends_in_five_seconds() {
-    let mut cluster = Cluster::start(Options::default()).await;
+    let mut cluster = Cluster::start(Options::alone()).await;
     let load = Load::start(&cluster, SHAPE).await;
     let mut handed_over = false;
     // It does not insist, so that it ends in time on a machine that has none for it: then another is

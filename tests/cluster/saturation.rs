@@ -48,7 +48,7 @@ async fn status(cluster: &Cluster, at: usize) -> Option<(u64, u64)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_saturated_cluster_elects_nobody_anew() {
-    let cluster = Cluster::start(Options::default()).await;
+    let cluster = Cluster::start(Options::alone()).await;
     let leader = cluster.wait_for_leader(PATIENCE).await;
     let (before, _) = status(&cluster, leader).await.unwrap();
     let load = Load::start(&cluster, SHAPE).await;
@@ -63,7 +63,7 @@ async fn a_saturated_cluster_elects_nobody_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_that_sleeps_while_the_log_is_sent_to_it_catches_up() {
-    let mut cluster = Cluster::start(Options::default()).await;
+    let mut cluster = Cluster::start(Options::alone()).await;
     let load = Load::start(&cluster, SHAPE).await;
     let leader = cluster.wait_for_leader(PATIENCE).await;
     let sleeper = (leader + 1) % cluster.len();

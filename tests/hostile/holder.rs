@@ -27,7 +27,7 @@ impl Holder {
     pub(crate) async fn begin(ttl: Duration) -> Self {
         let cluster = Cluster::start(Options {
             flags: PATIENT.map(str::to_owned).to_vec(),
-            ..Options::default()
+            ..Options::alone()
         })
         .await;
         let leader = cluster.wait_for_leader(PATIENCE).await;

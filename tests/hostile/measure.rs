@@ -55,7 +55,7 @@ impl Stage {
     pub(crate) async fn set() -> Self {
         let options = Options {
             flags: PATIENT.map(str::to_owned).to_vec(),
-            ..Options::default()
+            ..Options::alone()
         };
         let cluster = Cluster::start(options).await;
         let leader = cluster.wait_for_leader(PATIENCE).await;

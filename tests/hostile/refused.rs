@@ -75,7 +75,7 @@ async fn enforced() -> Cluster {
     let cluster = Cluster::start(Options {
         flags: flags.into_iter().map(str::to_owned).collect(),
         probed: false,
-        ..Options::default()
+        ..Options::alone()
     })
     .await;
     let everywhere = async {

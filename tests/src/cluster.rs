@@ -10,13 +10,38 @@ use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_testkit::ports::Port;
 use rustix::process::{Pid, Signal as Unix, kill_process};
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Caller;
 
-/// Clusters run one after the other: two of them on two cores would wait for each other's disks.
-/// Those do not that are not [`alone`](Options::alone).
-static TURN: Mutex<()> = Mutex::const_new(());
+/// How many clusters of this process run at once: most tests wait more than they work, and more
+/// clusters than these would wait for each other's processors and disks.
+const PLACES: u32 = 3;
+static FREE: Semaphore = Semaphore::const_new(PLACES as usize);
+
+/// What may run at the same time as a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beside {
+    /// No other cluster of this process: for tests of times, of leaders that stay, and those that take
+    /// all of the machine.
+    Nothing,
+    /// Two others.
+    #[default]
+    Few,
+    /// All others, as if it were not there: for one node in a test that is about no times, and for a
+    /// test's second cluster.
+    Anything,
+}
+
+impl Beside {
+    fn places(self) -> u32 {
+        match self {
+            Self::Nothing => PLACES,
+            Self::Few => 1,
+            Self::Anything => 0,
+        }
+    }
+}
 
 /// What is different from a plain cluster of three.
 #[derive(Clone, Debug)]
@@ -32,9 +57,8 @@ pub struct Options {
     /// What the nodes tell clients to be reached at, in their order: proxies, for example. Those
     /// without one tell the truth.
     pub advertise_client: Vec<String>,
-    /// Whether it waits for the other clusters of this process, and they for it. A cluster of one
-    /// node in a test that is about no times can run beside them.
-    pub alone: bool,
+    /// Which other clusters of this process it waits for.
+    pub beside: Beside,
     /// Whether a session is opened and closed at the start, to see that the cluster serves. It is
     /// remembered for a minute, and the log does not stand still before.
     pub probed: bool,
@@ -48,8 +72,19 @@ impl Default for Options {
             flags: Vec::new(),
             token_floor: None,
             advertise_client: Vec::new(),
-            alone: true,
+            beside: Beside::default(),
             probed: true,
+        }
+    }
+}
+
+impl Options {
+    /// A plain cluster of three with no other cluster of this process beside it.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self {
+            beside: Beside::Nothing,
+            ..Self::default()
         }
     }
 }
@@ -78,7 +113,7 @@ pub struct Cluster {
     nodes: Vec<Node>,
     options: Options,
     folder: TempDir,
-    _turn: Option<MutexGuard<'static, ()>>,
+    _places: SemaphorePermit<'static>,
 }
 
 struct Node {
@@ -107,10 +142,8 @@ impl Cluster {
     /// # Panics
     /// If they do not within 30 s.
     pub async fn start(options: Options) -> Self {
-        let turn = match options.alone {
-            true => Some(TURN.lock().await),
-            false => None,
-        };
+        let places = FREE.acquire_many(options.beside.places()).await;
+        let places = places.expect("it is never closed");
         let folder = tempfile::Builder::new().prefix("ringfence-test-").tempdir();
         let folder = folder.expect("a temporary folder can be made");
         let nodes = (0..options.nodes).map(|_| Node {
@@ -126,7 +159,7 @@ impl Cluster {
             nodes: nodes.collect(),
             options,
             folder,
-            _turn: turn,
+            _places: places,
         };
         for at in 0..cluster.nodes.len() {
             cluster.spawn(at);

@@ -14,7 +14,7 @@ mod shim;
 
 pub use binary::{built, server};
 pub use caller::{Caller, Failure, Session, sixteen_random_bytes};
-pub use cluster::{Cluster, Options, Signal, copy_dir};
+pub use cluster::{Beside, Cluster, Options, Signal, copy_dir};
 pub use journal::{Act, Journal};
 pub use load::{Load, Shape};
 pub use processor::processor_time;

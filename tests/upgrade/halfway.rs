@@ -29,7 +29,7 @@ async fn trouble(cluster: &mut Cluster, load: &Load) {
 async fn a_cluster_is_rolled_halfway_and_back_and_up_while_its_nodes_fail() {
     let mut cluster = Cluster::start(Options {
         server: Some(older()),
-        ..Options::default()
+        ..Options::alone()
     })
     .await;
     let load = Load::start(&cluster, SHAPE).await;

@@ -171,7 +171,7 @@ async fn wait_for_level(cluster: &Cluster, level: u32) {
 async fn a_cluster_of_an_older_release_is_rolled_to_enforced_and_no_lease_is_lost() {
     let mut cluster = Cluster::start(Options {
         server: Some(older()),
-        ..Options::default()
+        ..Options::alone()
     })
     .await;
     let load = Load::start(&cluster, SHAPE).await;

@@ -49,7 +49,7 @@ impl Stage {
         let cluster = Cluster::start(Options {
             flags: flags.chain(more.iter().cloned()).collect(),
             probed: false,
-            ..Options::default()
+            ..Options::alone()
         })
         .await;
         let everywhere = async {

@@ -9,7 +9,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_client::{Client, HeldLease, Session, SessionOptions};
 use ringfence_kube::FLOORS;
 use ringfence_kubernetes::{ControlPlane, User};
-use ringfence_tests::{Cluster, Options};
+use ringfence_tests::{Beside, Cluster, Options};
 
 use crate::objects::Objects;
 
@@ -63,7 +63,10 @@ impl Site {
         let cluster = Cluster::start(Options {
             nodes,
             flags,
-            alone: nodes > 1,
+            beside: match nodes {
+                1 => Beside::Anything,
+                _ => Beside::Few,
+            },
             token_floor: Some(TOKENS),
             ..Options::default()
         });

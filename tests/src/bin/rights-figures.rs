@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use ringfence_tests::{Cluster, Options};
+use ringfence_tests::{Beside, Cluster, Options};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -165,7 +165,7 @@ async fn start(server: &Path, issuer: &Issuer, flags: &[&str]) -> Cluster {
             .chain(UNLIMITED.map(str::to_owned))
             .collect(),
         // The two stand beside each other.
-        alone: false,
+        beside: Beside::Anything,
         probed: false,
         ..Options::default()
     })

@@ -17,7 +17,7 @@ use ringfence_kube::TOKEN;
 use ringfence_kube::fenced::{Carrier, Fencing, Unsent, Verdict, stamp};
 use ringfence_kube::policy;
 use ringfence_kubernetes::{ControlPlane, User};
-use ringfence_tests::{Cluster, Options, Signal};
+use ringfence_tests::{Beside, Cluster, Options, Signal};
 use serde_json::json;
 use tower::util::MapRequestLayer;
 
@@ -32,7 +32,7 @@ pub(crate) const SHORT: Duration = Duration::from_secs(2);
 pub(crate) async fn one_node() -> Cluster {
     let options = Options {
         nodes: 1,
-        alone: false,
+        beside: Beside::Anything,
         ..Options::default()
     };
     Cluster::start(options).await

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringfence_client::{Client, Elector, Pod, PodText, SessionOptions, Timings};
-use ringfence_tests::{Cluster, Options};
+use ringfence_tests::{Beside, Cluster, Options};
 use serde_json::{Value, json};
 
 use crate::place::{LEASE, Place, TOKENS, within};
@@ -33,7 +33,7 @@ async fn s1_7_leases_stay_selectable_with_their_times_beside_leaders_for_life() 
 async fn s1_10_a_cluster_that_watches_no_pods_says_which_mode_to_use() {
     let options = Options {
         nodes: 1,
-        alone: false,
+        beside: Beside::Anything,
         probed: false,
         token_floor: Some(TOKENS),
         ..Options::default()

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use ringfence_client::{CampaignError, Client, Elector, HeldLease, PodText, Session};
 use ringfence_kubernetes::{ControlPlane, User};
-use ringfence_tests::{Cluster, Options};
+use ringfence_tests::{Beside, Cluster, Options};
 use serde_json::{Value, json};
 
 /// Long enough that no healthy test reaches it.
@@ -66,7 +66,10 @@ impl Place {
         let options = Options {
             nodes,
             flags: flags.map(str::to_owned).to_vec(),
-            alone: nodes > 1,
+            beside: match nodes {
+                1 => Beside::Anything,
+                _ => Beside::Few,
+            },
             probed: nodes > 1,
             token_floor: Some(TOKENS),
             ..Options::default()
