@@ -32,7 +32,7 @@ impl StateMachine {
             if let Some(token) = self.released_with(request) {
                 return Ok(Outcome::Released { token });
             }
-            self.authenticate(id, &request.secret)?;
+            self.authenticate_caller(id, &request.secret)?;
             return Err(Rejection::SessionExpired { cause: None });
         }
         self.check_owner(id)?;

@@ -24,6 +24,30 @@ use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Limit, Outcome, Rejection};
 use crate::session::Session;
+use crate::state::Frozen;
+
+impl Frozen {
+    /// As [`Frozen::authenticate`] for this caller, `None` if nothing was proven of it. Where rights bind,
+    /// who knows the secret of another principal's session hears no more of its end than of its life.
+    ///
+    /// # Errors
+    /// As [`Frozen::authenticate`], and [`Rejection::OtherPrincipal`] for an ended session of another.
+    pub fn authenticate_for(
+        &self,
+        caller: Option<&Principal>,
+        id: SessionId,
+        secret: &Secret,
+    ) -> Result<(), Rejection> {
+        let caller = caller.map_or(Principal::ANONYMOUS, Principal::as_str);
+        let binds = self.access.mode() == Mode::Enforced;
+        let owner = self.ended.get(id).and_then(|ended| ended.owner.as_ref());
+        let of_another = binds && owner.is_some_and(|owner| owner.as_str() != caller);
+        match self.authenticate(id, secret) {
+            Err(Rejection::SessionExpired { .. }) if of_another => Err(Rejection::OtherPrincipal),
+            other => other,
+        }
+    }
+}
 
 impl StateMachine {
     /// Judges what does not depend on the memory of requests.
@@ -256,10 +280,21 @@ impl StateMachine {
         }
     }
 
+    /// Whether a session is alive and the caller has shown its secret; of its end only its own principal
+    /// hears, where rights bind.
+    pub(crate) fn authenticate_caller(
+        &self,
+        id: SessionId,
+        secret: &Secret,
+    ) -> Result<(), Rejection> {
+        let caller = self.caller.as_ref().map(|caller| &caller.principal);
+        self.authenticate_for(caller, id, secret)
+    }
+
     /// Makes a session the caller's that was opened while nothing was proven.
     pub(crate) fn adopt(&mut self, id: SessionId, secret: &Secret) -> Result<Outcome, Rejection> {
         self.end_if_due(id);
-        self.authenticate(id, secret)?;
+        self.authenticate_caller(id, secret)?;
         self.check_owner(id)?;
         Ok(Outcome::Done)
     }

@@ -184,7 +184,7 @@ impl StateMachine {
 
     pub(crate) fn close(&mut self, id: SessionId, secret: &Secret) -> Result<Outcome, Rejection> {
         self.end_if_due(id);
-        let cause = match self.authenticate(id, secret) {
+        let cause = match self.authenticate_caller(id, secret) {
             Ok(()) => {
                 self.check_owner(id)?;
                 self.end_session(id, &SessionEnd::Closed);

@@ -7,6 +7,7 @@ use ringfence_core::{
     Rejection, Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
 };
 
+use super::rights::named;
 use super::{EndedSession, Kept, Model, Session};
 
 impl Model {
@@ -22,8 +23,14 @@ impl Model {
         self.ended.iter().find(|ended| ended.id == id)
     }
 
+    /// Whether rights bind and it is another principal's than the caller's.
+    fn is_of_another(&self, ended: &EndedSession) -> bool {
+        let caller = Some(named(self.principal()));
+        self.rights.mode == Mode::Enforced && ended.owner.is_some() && ended.owner != caller
+    }
+
     /// Whether the session is alive and this is its secret. Where rights bind, its end is for its
-    /// secret alone.
+    /// secret and its principal alone.
     pub(super) fn authenticate(&self, id: SessionId, secret: &Secret) -> Result<(), Rejection> {
         match self.session(id) {
             Some(session) if session.secret == *secret => Ok(()),
@@ -32,6 +39,7 @@ impl Model {
                 Some(ended) if ended.secret != *secret && self.rights.mode == Mode::Enforced => {
                     Err(Rejection::WrongSecret)
                 }
+                Some(ended) if self.is_of_another(ended) => Err(Rejection::OtherPrincipal),
                 ended => Err(Rejection::SessionExpired {
                     cause: ended.map(|ended| ended.cause.clone()),
                 }),
@@ -217,6 +225,12 @@ impl Model {
         let known = known.or(self.ended(id).map(|ended| ended.secret));
         if known.is_some_and(|known| known != *secret) {
             return Outcome::Rejected(Rejection::WrongSecret);
+        }
+        if self
+            .ended(id)
+            .is_some_and(|ended| self.is_of_another(ended))
+        {
+            return Outcome::Rejected(Rejection::OtherPrincipal);
         }
         if let Err(refused) = self.act_for(id) {
             return Outcome::Rejected(refused);

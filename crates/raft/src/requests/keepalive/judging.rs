@@ -40,7 +40,7 @@ impl<'a> Judge<'a> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        self.machine.authenticate(id, secret)?;
+        self.machine.authenticate_for(self.principal, id, secret)?;
         let mode = self.machine.access().mode();
         let asks = self
             .principal
