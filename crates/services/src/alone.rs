@@ -5,14 +5,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ringfence_core::{
     AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, Granted,
-    HolderData, Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome,
-    Principal, Request, RequestNumber, Revoke, Secret, SessionId,
+    HolderData, Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, NamePattern, Open, OpenId, Opened,
+    Outcome, Principal, PrincipalPattern, Request, RequestNumber, Revoke, Rule, Secret, SessionId,
+    Verb,
 };
 use ringfence_raft::{Hooks, Node, NodeConfig};
 use ringfence_testkit::ports::Port;
 use tokio::sync::watch;
 
 use super::Context;
+use crate::caller::{Identified, Who};
 use crate::clients::Pool;
 
 /// How many leases [`Alone::fill`] takes.
@@ -27,6 +29,17 @@ pub(super) struct Alone {
     pub(super) context: Context,
     _dir: tempfile::TempDir,
     _stop: watch::Sender<bool>,
+}
+
+/// The identified caller of this principal.
+pub(super) fn proven(principal: &str) -> Identified {
+    Identified {
+        principal: Principal::parse(principal).unwrap(),
+        token: None,
+        pod: None,
+        pod_uid: None,
+        expires_unix: None,
+    }
 }
 
 /// A cluster of one node that serves.
@@ -67,6 +80,11 @@ impl Alone {
 
     /// The session of this number, with a secret of as many ones.
     pub(super) async fn open(&self, number: u8) -> (SessionId, Secret) {
+        self.open_as(&Who::default(), number).await
+    }
+
+    /// The same of this caller.
+    pub(super) async fn open_as(&self, who: &Who, number: u8) -> (SessionId, Secret) {
         let secret = Secret::new([number; 16]);
         let open = Open {
             id: OpenId::new([number; 16]),
@@ -76,7 +94,7 @@ impl Alone {
             identity: Identity::parse("holder").unwrap(),
             acquire: None,
         };
-        let opened = self.propose(Command::Open(open)).await;
+        let opened = self.propose(who.asks(1, Command::Open(open))).await;
         let Outcome::Opened(Opened { session, .. }) = opened else {
             panic!("{opened:?}");
         };
@@ -111,11 +129,33 @@ impl Alone {
             }
         };
         within("the level", knows_rights).await;
-        let cluster = self.node.read(|machine| machine.cluster()).unwrap();
+        self.change(vec![AccessChange::SetMode(Mode::Enforced)])
+            .await;
+    }
+
+    /// Allows a principal something for these names.
+    pub(super) async fn allow(&self, who: &str, verb: Verb, names: &str) {
+        let names = verb
+            .takes_names()
+            .then(|| NamePattern::parse(names).unwrap());
+        let principals = PrincipalPattern::parse(who).unwrap();
+        self.change(vec![AccessChange::AddRule(Rule {
+            principals,
+            verb,
+            names,
+        })])
+        .await;
+    }
+
+    /// Changes rights.
+    pub(super) async fn change(&self, changes: Vec<AccessChange>) {
+        let (cluster, based_on) = self
+            .node
+            .read(|machine| (machine.cluster().unwrap(), machine.access().set_at()));
         let command = Command::ChangeAccess(ChangeAccess {
             cluster,
-            based_on: 0,
-            changes: vec![AccessChange::SetMode(Mode::Enforced)],
+            based_on,
+            changes,
         });
         let caller = Caller {
             principal: Principal::local(),

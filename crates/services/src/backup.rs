@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringfence_core::{Frozen, Scope, Verb};
+use ringfence_core::{Frozen, Mode, Scope, Verb};
+use ringfence_proto::v1::Reason;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::write_backup;
 use tokio::runtime::Handle;
@@ -20,7 +21,7 @@ use tonic::Status;
 use crate::Context;
 use crate::caller::Who;
 use crate::limits::{BACKUP_PART_BYTES_MAX, BACKUP_PARTS_AHEAD, BACKUP_STALL_MAX, BACKUPS_MAX};
-use crate::rights::judged;
+use crate::rights::{expired, judged};
 use crate::status::{RETRY_AFTER, limit, not_read};
 
 type Part = Result<v1::BackupResponse, Status>;
@@ -60,9 +61,28 @@ pub(crate) async fn begin(context: &Context, who: &Who) -> Result<ReceiverStream
         next: first,
         stall_max: BACKUP_STALL_MAX,
         runtime: Handle::current(),
+        may_go_on: {
+            let (context, who) = (context.clone(), who.clone());
+            Box::new(move || may_go_on(&context, &who))
+        },
     };
     tokio::task::spawn_blocking(move || write(&state, parts, place));
     Ok(ReceiverStream::new(reader))
+}
+
+/// Whether the caller may still have a backup that was begun. A node that may know old rights alone ends
+/// none.
+fn may_go_on(context: &Context, who: &Who) -> Result<(), Refusal> {
+    if context.node.access_mode() != Mode::Enforced {
+        return Ok(());
+    }
+    if who.has_expired() {
+        return Err(expired());
+    }
+    match context.demand(who, Verb::Backup) {
+        Err(refusal) if refusal.reason == Reason::Unavailable => Ok(()),
+        judged => judged,
+    }
 }
 
 /// Writes all parts; `place` is free again when that is over.
@@ -89,14 +109,19 @@ struct Parts {
     next: v1::BackupResponse,
     stall_max: Duration,
     runtime: Handle,
+    /// Asked before each part.
+    may_go_on: Box<dyn Fn() -> Result<(), Refusal> + Send>,
 }
 
 impl Parts {
     fn send(&mut self) -> io::Result<()> {
         let part = std::mem::take(&mut self.next);
-        let sending = timeout(self.stall_max, self.parts.send(Ok(part)));
+        let part = (self.may_go_on)().map(|()| part);
+        let refused = part.as_ref().err().map(|refusal| refusal.message.clone());
+        let part = part.map_err(Status::from);
+        let sending = timeout(self.stall_max, self.parts.send(part));
         match self.runtime.block_on(sending) {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => refused.map_or(Ok(()), |why| Err(io::Error::other(why))),
             Ok(Err(_)) => Err(io::Error::other("its reader has gone")),
             Err(_) => {
                 let why = format!("its reader took nothing for {:?}", self.stall_max);
@@ -121,13 +146,15 @@ impl Write for Parts {
 
 #[cfg(test)]
 mod tests {
-    use ringfence_core::Frozen;
-    use ringfence_proto::v1::Reason;
+    use ringfence_core::{
+        ACCESS_CHANGES_MAX, AccessChange, Frozen, NamePattern, Principal, PrincipalPattern, Rule,
+    };
     use tokio::sync::Semaphore;
     use tokio_stream::StreamExt;
+    use tonic::Code;
 
     use super::*;
-    use crate::alone::{alone, within};
+    use crate::alone::{alone, proven, within};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn one_backup_is_written_at_a_time_and_the_next_when_its_reader_has_gone() {
@@ -165,6 +192,40 @@ mod tests {
         assert_eq!((first.index, first.unix_ms), (header.index, header.wall.0));
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_backup_ends_with_the_ban_of_its_reader() {
+        let alone = alone().await;
+        let operator = Principal::parse("cert:cn:operator").unwrap();
+        alone.enforce().await;
+        alone.allow(operator.as_str(), Verb::Backup, "*").await;
+        // More than is ahead of a reader.
+        let long = |n: usize| format!("cert:cn:{n:0>240}");
+        for entry in 0..60 {
+            let rules = (0..ACCESS_CHANGES_MAX).map(|n| {
+                let of = long(entry * ACCESS_CHANGES_MAX + n);
+                AccessChange::AddRule(Rule {
+                    principals: PrincipalPattern::parse(&of).unwrap(),
+                    verb: Verb::Acquire,
+                    names: Some(NamePattern::parse(&format!("{n:0>250}")).unwrap()),
+                })
+            });
+            alone.change(rules.collect()).await;
+        }
+        let who = Who::new(Some(proven(operator.as_str())));
+        let mut reader = begin(&alone.context, &who).await.unwrap();
+        let first = reader.next().await.unwrap().unwrap();
+        alone.change(vec![AccessChange::Ban(operator)]).await;
+        let mut bytes = first.data.len();
+        let end = loop {
+            match reader.next().await {
+                Some(Ok(part)) if part.digest.is_empty() => bytes += part.data.len(),
+                other => break other,
+            }
+        };
+        let refused = matches!(&end, Some(Err(status)) if status.code() == Code::PermissionDenied);
+        assert!(refused, "{bytes} bytes were read, and then {end:?}");
+    }
+
     fn parts_of(state: Frozen, ahead: usize) -> (mpsc::Receiver<Part>, Arc<Semaphore>) {
         let (parts, reader) = mpsc::channel(ahead);
         let places = Arc::new(Semaphore::new(1));
@@ -174,6 +235,7 @@ mod tests {
             next: v1::BackupResponse::default(),
             stall_max: Duration::from_millis(50),
             runtime: Handle::current(),
+            may_go_on: Box::new(|| Ok(())),
         };
         tokio::task::spawn_blocking(move || write(&state, parts, place));
         (reader, places)
