@@ -21,6 +21,8 @@ use super::malformed::name_malformed_status;
 use super::outbox::Stalled;
 use crate::caller::{Identified, Who};
 use crate::clients::Account;
+use crate::limits::ACCESS_LOOK_INTERVAL;
+use crate::waits::Waits;
 use replies::{Outbox, outbox};
 
 pub use replies::{AnswerObserver, Outgoing};
@@ -81,6 +83,10 @@ where
     let context = context.clone();
     ringfence_raft::spawn(async move {
         read(&context, &who, incoming, &outbox).await;
+        let waits = outbox.waits().clone();
+        // It ends with its last answer.
+        drop(outbox);
+        outlast(&context, &who, &waits).await;
         drop(open);
     });
     Ok(outgoing)
@@ -146,6 +152,22 @@ where
     }
 }
 
+/// The client asks nothing more, and some of its requests wait yet: not for longer than it may, nor
+/// than this node runs.
+async fn outlast(context: &Context, who: &Who, waits: &Waits) {
+    let mut barred = pin!(context.barred(who));
+    while waits.any() {
+        tokio::select! {
+            refusal = &mut barred => {
+                context.metrics.denied(&refusal, true);
+                return waits.forget_all();
+            }
+            () = context.stopped() => return waits.forget_all(),
+            () = tokio::time::sleep(ACCESS_LOOK_INTERVAL) => {}
+        }
+    }
+}
+
 /// The caller is looked at no more: its stream ends.
 fn deny(context: &Context, outbox: &Outbox, refusal: Refusal) {
     context.metrics.denied(&refusal, true);
@@ -168,13 +190,15 @@ fn say_goodbye(context: &Context, outbox: &Outbox) {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
+    use ringfence_core::{AccessChange, Verb};
     use ringfence_proto::v1::client_frame::Body as Ask;
     use tokio::sync::mpsc;
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
     use super::*;
-    use crate::alone::{alone, within};
+    use crate::alone::{alone, proven, within};
 
     #[derive(Default)]
     struct Seen(Mutex<Vec<(u64, u64)>>);
@@ -250,5 +274,62 @@ mod tests {
 
         drop(ask);
         assert!(within("end", outgoing.next()).await.is_none());
+    }
+
+    fn acquire(session: u64, number: u64) -> v1::AcquireRequest {
+        v1::AcquireRequest {
+            session: Some(v1::SessionHandle {
+                session,
+                secret: vec![u8::try_from(session).unwrap(); 16].into(),
+            }),
+            number,
+            lowest: 1,
+            name: "db".to_owned(),
+            wait_ms: Some(100_000),
+            ..v1::AcquireRequest::default()
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_waits_on_a_stream_ends_with_the_ban_of_its_caller() {
+        for (principal, asks_more) in [
+            ("cert:cn:a", true),
+            ("cert:cn:a", false),
+            ("anonymous", true),
+        ] {
+            let alone = alone().await;
+            let identified = proven(principal);
+            let principal = identified.principal.clone();
+            alone.enforce().await;
+            alone.allow("*", Verb::Acquire, "*").await;
+            let who = Who::new(Some(identified.clone()));
+            for session in 1..=2 {
+                alone.open_as(&who, session).await;
+            }
+            let account = alone.context.new_account();
+            let held = alone.context.acquire(&who, &account, acquire(1, 1)).await;
+            held.expect("it is free");
+
+            let (ask, asked) = mpsc::unbounded_channel();
+            let incoming = UnboundedReceiverStream::new(asked);
+            let account = alone.context.new_account();
+            let mut outgoing =
+                serve(&alone.context, account, Some(identified), incoming, None).unwrap();
+            assert!(matches!(next(&mut outgoing).await, (0, Body::Greeting(_))));
+            let body = Some(Ask::Acquire(acquire(2, 1)));
+            let frames = vec![v1::ClientFrame { id: 7, body }];
+            ask.send(Ok(v1::ClientMessage { frames })).unwrap();
+            let waiting = async {
+                while alone.node.read(|machine| machine.summary().waiters) == 0 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            within("a place in the queue", waiting).await;
+            let ask = asks_more.then_some(ask);
+            alone.change(vec![AccessChange::Ban(principal)]).await;
+            let answer = within("the end", outgoing.next()).await;
+            assert!(!matches!(answer, Some(Ok(_))), "{answer:?}");
+            drop(ask);
+        }
     }
 }

@@ -297,13 +297,10 @@ impl Context {
     /// Resolves when a stream of this caller has to end: its credential has expired or is revoked,
     /// or it is banned.
     pub(crate) async fn barred(&self, who: &Who) -> Refusal {
-        let Some(caller) = self.caller(who) else {
-            // What it sends next is judged; nothing of it expires.
-            return std::future::pending().await;
-        };
+        let caller = self.caller(who);
         loop {
             let access = self.node.access();
-            if let Err(rejection) = judged(&access, Some(&caller), |_| Ok(())) {
+            if let Err(rejection) = judged(&access, caller.as_ref(), |_| Ok(())) {
                 return Refusal::from_rejection(&rejection);
             }
             if access.mode() == Mode::Enforced && who.has_expired() {

@@ -64,6 +64,11 @@ impl Waits {
         drop(key);
     }
 
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.lock().keys.is_empty()
+    }
+
     /// All waits that were begun end here.
     pub(super) fn forget_all(&self) {
         let mut table = self.lock();
