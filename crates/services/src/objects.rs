@@ -196,18 +196,18 @@ impl ObjectService {
         }
     }
 
-    /// Whether the caller holds this lease through its object, as far as this node knows.
+    /// Whether the caller holds this lease through its object, as far as this node knows. A term that began
+    /// while nothing was proven is, where rights bind, that of no principal: who takes it over needs the
+    /// right to acquire it.
     #[must_use]
     pub fn holds(&self, caller: &ObjectCaller, name: &LeaseName) -> bool {
         let (pod, principal) = (caller.pod(), caller.who.principal());
         self.context.node.read(|machine| {
+            let binds = machine.access().mode() == Mode::Enforced;
             machine.object_term(name).is_some_and(|term| {
-                let holder = &term.candidate;
-                holder.pod == pod
-                    && holder
-                        .principal
-                        .as_ref()
-                        .is_none_or(|of| Some(of) == principal)
+                let (of, own) = (&term.candidate.pod, &term.candidate.principal);
+                let unproven = own.is_none() && !binds;
+                *of == pod && (unproven || own.as_ref() == principal)
             })
         })
     }
@@ -378,5 +378,84 @@ impl ObjectService {
             Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
             other => Err(unexpected(&other).into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_core::{
+        Identity, LEVEL_RESTORE, ObjectMetadata, ObjectSpec, ObjectWrite, OpenId, Secret,
+    };
+
+    use super::*;
+    use crate::alone::{alone, proven, within};
+
+    /// A put of this holder.
+    fn put(version: Option<u64>, holder: &str, seconds: u32) -> WriteObject {
+        let spec = ObjectSpec {
+            holder: Identity::parse(holder).unwrap(),
+            seconds,
+            new_term: false,
+            open: OpenId::new([7; 16]),
+            secret: Secret::new([7; 16]),
+        };
+        WriteObject {
+            name: LeaseName::parse("k8s/shop/web").unwrap(),
+            version,
+            pod: None,
+            watched: None,
+            write: ObjectWrite::Put {
+                metadata: ObjectMetadata::default(),
+                spec: Some(spec),
+            },
+        }
+    }
+
+    /// The endpoint compares what its holder writes with what there is, and its answers tell of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_term_of_an_unproven_process_makes_no_other_principal_its_holder() {
+        let alone = alone().await;
+        let knows_objects = async {
+            while alone.node.read(|machine| machine.level()) < LEVEL_RESTORE {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("the level", knows_objects).await;
+        let objects = ObjectService::new(alone.context.clone());
+        let caller = |principal: &str| {
+            let mut beside = Extensions::new();
+            beside.insert(proven(principal));
+            objects.caller(&beside)
+        };
+        let (elector, stranger) = (caller("anonymous"), caller("cert:cn:stranger"));
+        let name = put(None, "pod-7", 60).name;
+        let first = objects.write(&elector, put(None, "pod-7", 60)).await;
+        let version = first.unwrap().object.version;
+        alone.enforce().await;
+        for verb in [Verb::Acquire, Verb::Revoke] {
+            let judged = objects.judge_writer(&stranger, verb, &name);
+            assert!(judged.is_err(), "{verb} without any rule");
+        }
+        let refused = objects
+            .write(&stranger, put(Some(version), "pod-7", 61))
+            .await;
+        let early = matches!(&refused, Err(ObjectRefused::Refused(_)));
+        assert!(early, "it costs the log an entry: {refused:?}");
+        // It goes on, and becomes that of who may acquire it.
+        assert!(objects.holds(&elector, &name));
+        let renewed = objects
+            .write(&elector, put(Some(version), "pod-7", 60))
+            .await;
+        let version = renewed.unwrap().object.version;
+        alone
+            .allow("cert:cn:stranger", Verb::Acquire, "k8s/shop/*")
+            .await;
+        let taken = objects
+            .write(&stranger, put(Some(version), "pod-7", 60))
+            .await;
+        taken.unwrap();
+        assert!(objects.holds(&stranger, &name) && !objects.holds(&elector, &name));
     }
 }

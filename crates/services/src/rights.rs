@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ringfence_core::{
     Access, Ask, Caller, Command, LEVEL_ACCESS, LeaseName, Mode, Pod, Principal, Rejection, Scope,
-    StateMachine, Verb,
+    Secret, SessionId, StateMachine, Verb,
 };
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::Refusal;
@@ -26,7 +26,6 @@ use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use crate::limits::{ACCESS_LOOK_INTERVAL, CAUGHT_UP_AFTER};
 use crate::places::Place;
-use crate::unknown::is_unknown;
 
 /// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
 /// this name: it stands in a rule as that of a lease would, so that the right to it alone can be given.
@@ -79,11 +78,8 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         // Keep-alives and releases need no right; who could ask for neither costs no entry.
         Command::WriteObject(write) if binds => {
             let name = &write.name;
-            // A term that began while nothing was proven is the first one's that renews it.
-            let holds = machine.object_term(name).is_some_and(|term| {
-                let holder = &term.candidate.principal;
-                holder.is_none() || holder.as_ref() == principal
-            });
+            let term = machine.object_term(name);
+            let holds = term.is_some_and(|term| term.candidate.principal.as_ref() == principal);
             match holds
                 || access
                     .judge(principal, Verb::Revoke, Scope::Name(name))
@@ -131,6 +127,30 @@ fn wanted(command: &Command) -> Option<Scope<'_>> {
         _ => return None,
     };
     Some(acquire.map_or(Scope::Any, |acquire| Scope::Name(&acquire.name)))
+}
+
+/// The session that a command acts for, with the secret that the caller has shown.
+fn acts_for(command: &Command) -> Option<(SessionId, &Secret)> {
+    match command.bare() {
+        Command::Request(request) => Some((request.session, &request.secret)),
+        Command::Close { session, secret } => Some((*session, secret)),
+        _ => None,
+    }
+}
+
+/// Whether a command acts for a session that this state does not know as the caller's.
+fn is_unknown(machine: &StateMachine, caller: Option<&Principal>, command: &Command) -> bool {
+    let caller = caller.map_or(Principal::ANONYMOUS, Principal::as_str);
+    let binds = machine.access().mode() == Mode::Enforced;
+    let of_another = |session| {
+        binds
+            && machine
+                .owner(session)
+                .is_some_and(|of| of.as_str() != caller)
+    };
+    acts_for(command).is_some_and(|(session, secret)| {
+        machine.authenticate(session, secret).is_err() || of_another(session)
+    })
 }
 
 /// A session is bound to a Pod by that Pod's own credential only.
@@ -267,7 +287,7 @@ impl Context {
         let know_callers = self.members_know(who)?;
         let (mode, unknown, judged) = self.node.read(|machine| {
             let judged = early(machine, caller.as_ref(), &command);
-            let unknown = is_unknown(machine, &command);
+            let unknown = is_unknown(machine, who.principal(), &command);
             (machine.access().mode(), unknown, judged)
         });
         if unknown {
@@ -310,5 +330,31 @@ impl Context {
             let pause = left.map_or(ACCESS_LOOK_INTERVAL, |left| left.min(ACCESS_LOOK_INTERVAL));
             tokio::time::sleep(pause).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, proven};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_in_a_stolen_session_beyond_the_rate_are_refused_before_the_log() {
+        let alone = alone().await;
+        let who = |principal| Who::new(Some(proven(principal)));
+        let (owner, thief) = (who("cert:cn:owner"), who("cert:cn:thief"));
+        alone.enforce().await;
+        alone.allow("cert:cn:owner", Verb::Acquire, "*").await;
+        let (session, secret) = alone.open_as(&owner, 1).await;
+        let account = alone.context.new_account();
+        let close = Command::Close { session, secret };
+        let ask = |who: &Who| alone.context.asked(who, &account, close.clone());
+        // Each costs 50 of 20,000.
+        let refused = (0..1_000).filter_map(|_| ask(&thief).err());
+        let refused: Vec<Refusal> = refused.collect();
+        assert!(refused.len() > 300, "{}", refused.len());
+        let limited = |refusal: &Refusal| refusal.reason == Reason::Limit;
+        assert!(refused.iter().all(limited));
+        ask(&owner).expect("its own session");
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_access::{Buckets, Rate};
-use ringfence_core::{Command, Principal, Secret, SessionId, StateMachine};
+use ringfence_core::{Principal, SessionId};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
@@ -94,23 +94,6 @@ fn over(named: usize) -> Refusal {
         .with("limit", LIMIT)
         .with("max", max)
         .retry_after(Duration::from_millis(millis))
-}
-
-/// The session that a command acts for, with the secret that the caller has shown.
-fn acts_for(command: &Command) -> Option<(SessionId, &Secret)> {
-    match command.bare() {
-        Command::Request(request) => Some((request.session, &request.secret)),
-        Command::Close { session, secret } => Some((*session, secret)),
-        _ => None,
-    }
-}
-
-/// Whether a command acts for a session that this state does not know as that of who has its secret.
-pub(crate) fn is_unknown(machine: &StateMachine, command: &Command) -> bool {
-    acts_for(command).is_some_and(|(session, secret)| {
-        let known = machine.authenticate(session, secret);
-        known.is_err()
-    })
 }
 
 fn name(who: &Who) -> &str {
@@ -240,7 +223,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
-    use ringfence_core::{Ask, FencingToken, LeaseName, Request, RequestNumber};
+    use ringfence_core::{Ask, Command, FencingToken, LeaseName, Request, RequestNumber, Secret};
     use ringfence_proto::v1;
     use tokio::sync::oneshot;
 
@@ -426,6 +409,7 @@ mod tests {
         let other = alone.context.new_account();
         ask(&other, invented, secret).expect("a connection has some of its own");
     }
+
     fn losses(session: SessionId, tokens: impl Iterator<Item = u64>) -> Vec<v1::Acknowledged> {
         let session = session.get();
         let loss = |token| v1::Acknowledged { session, token };
