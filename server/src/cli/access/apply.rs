@@ -20,7 +20,7 @@ use crate::rule_file;
 /// Make the rules those of a file
 ///
 /// Rules of the file that are missing are added; with --prune, others are removed. Bans, tokens and
-/// the mode stay as they are. What changes is shown first.
+/// the mode stay as they are. What was changed is shown; --dry-run shows it before.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"The file:
   [[rule]]

@@ -11,6 +11,9 @@ use crate::cli::Failure;
 use crate::cli::context::Context;
 
 /// Refuse a principal everything, keep-alives too: its sessions end with their TTL
+///
+/// A session that is bound to a Pod has no TTL, and lasts until its Pod ends; `session evict` ends it
+/// now.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence access ban token:worker-7")]
