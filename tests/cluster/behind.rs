@@ -144,6 +144,66 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
     }
 }
 
+/// It is cut off, and hears of no ban and of no token that is revoked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_may_know_old_rights_shows_no_history() {
+    let mut cluster = enforced().await;
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    let late = (leader + 1) % cluster.len();
+    let reader = token(&cluster, leader, "reader");
+    for rule in [
+        ["local", "acquire", "*"],
+        ["local", "observe", "*"],
+        ["token:reader", "observe", "bank/*"],
+    ] {
+        local(
+            &cluster,
+            leader,
+            &[&["access", "grant"], &rule[..]].concat(),
+        );
+    }
+    let held = ["lease", "acquire", "bank/ledger", "--ttl=60s"];
+    let held = local(&cluster, leader, &held);
+    assert!(held.contains("token"), "{held}");
+    let history = |cluster: &Cluster, at: usize| {
+        let endpoints = format!("--endpoints={}", cluster.endpoints()[at]);
+        let file = format!("--token-file={}", reader.path().display());
+        let ask = ["--timeout=8s", "lease", "history", "bank/ledger"];
+        ringfence(&[&[endpoints.as_str(), &file], &ask[..]].concat())
+    };
+    let shown = async {
+        while !String::from_utf8_lossy(&history(&cluster, late).stdout).contains("bank/ledger") {
+            sleep(GLANCE).await;
+        }
+    };
+    timeout(PATIENCE, shown).await.expect("it may be read");
+    let others: Vec<usize> = (0..cluster.len()).filter(|at| *at != late).collect();
+    for at in &others {
+        cluster.signal(*at, Signal::Stop);
+    }
+    // As long as any read may ask for, and the time for a try.
+    let old = timeout(2 * PATIENCE, async {
+        while history(&cluster, late).status.code() != UNAVAILABLE {
+            sleep(GLANCE).await;
+        }
+    });
+    old.await.expect("its rights become too old");
+    let here = local(&cluster, late, &["lease", "history", "bank/ledger"]);
+    assert!(
+        here.contains("bank/ledger"),
+        "the operator of the machine sees it: {here}"
+    );
+    for at in others {
+        cluster.signal(at, Signal::Continue);
+    }
+    let again = timeout(PATIENCE, async {
+        while history(&cluster, late).status.code() != Some(0) {
+            sleep(GLANCE).await;
+        }
+    });
+    again.await.expect("it hears the others");
+}
+
 /// What it knows of rights is from before the grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ringfence_core::{Access, LeaseName, Rejection, Scope};
+use ringfence_core::{Access, LeaseName, Mode, Principal, Rejection, Scope};
+use ringfence_proto::wire::STALENESS_MAX;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{HistoryAnswer, HistoryError, HistoryQuery, HistoryRecord};
 
@@ -11,7 +12,7 @@ use super::paging::{self, Page};
 use crate::caller::Who;
 use crate::clients::Account;
 use crate::rights::judged;
-use crate::status::RETRY_AFTER;
+use crate::status::{RETRY_AFTER, not_read};
 
 impl Context {
     /// Answers from this node's own history; the answer says which indices that covers.
@@ -38,6 +39,7 @@ impl Context {
         let room = paging::page_room(account, items).await?;
         let by_token = matches!(query, HistoryQuery::Token(_));
         let mut answer = self.node.history(query).await.map_err(refusal)?;
+        self.rights_are_known(who).await?;
         let caller = self.caller(who);
         // Judged again on a state that is as new as what is shown.
         let state = self.node.read(|machine| machine.access().clone());
@@ -53,6 +55,23 @@ impl Context {
             break;
         }
         Ok(Page::new(room, encode(answer)))
+    }
+}
+
+impl Context {
+    /// Where rights bind, a node that is cut off stops answering after the longest staleness that a read may
+    /// allow: it may have missed a ban, or the end of a right. `local` is exempt, since its rights come with
+    /// the machine: without a majority it is the one that looks for what happened.
+    async fn rights_are_known(&self, who: &Who) -> Result<(), Refusal> {
+        let binds = self.node.access_mode() == Mode::Enforced;
+        if !binds || who.principal() == Some(&Principal::local()) {
+            return Ok(());
+        }
+        match self.ready_to_read(Some(STALENESS_MAX)).await {
+            Ok(_) => Ok(()),
+            // A follower that was not asked for long does not know how old its state is.
+            Err(_) => self.node.read_barrier().await.map_err(not_read),
+        }
     }
 }
 

@@ -334,7 +334,11 @@ fn a_binary_that_is_replaced_while_lock_waits_still_guards_cmd() {
     let dev = Dev::start(1);
     let (before, dir, _) = lock(&dev, "15s", "begin; while [ ! -e go ]; do sleep 0.1; done");
     let copy = dir.path().join("copy");
-    std::fs::copy(env!("CARGO_BIN_EXE_ringfence"), &copy).unwrap();
+    // Another process writes it: a program that this one has open cannot be started, and what other
+    // tests start meanwhile has the same files open.
+    let mut copying = std::process::Command::new("cp");
+    copying.arg(env!("CARGO_BIN_EXE_ringfence")).arg(&copy);
+    assert!(copying.status().unwrap().success());
     let mut behind = std::process::Command::new(&copy);
     let script = "echo $$ > behind.new && mv behind.new behind; exec sleep 60";
     behind.args(["lock", "jobs/a", "--wait", "30s", "--ttl", "2s", "--"]);
