@@ -91,7 +91,7 @@ impl Client {
     /// Resumes a session from its handle; see [`crate::Client::attach`].
     ///
     /// # Errors
-    /// [`AttachError`] if the session has ended, or the secret is wrong.
+    /// [`AttachError`] if the session has ended, the secret is wrong, or another principal opened it.
     pub fn attach(&self, handle: SessionHandle, ttl: Duration) -> Result<Session, AttachError> {
         wait(self.inner.attach(handle, ttl)).map(Session::new)
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
-use ringfence_core::{Identity, Pod, Secret, SessionId};
+use ringfence_core::{Identity, Pod, Rejection, Secret, SessionId};
+use ringfence_proto::Refusal as WireRefusal;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{
     self, GetSessionRequest, KeepAliveRequest, OpenRequest, client_frame, server_frame,
@@ -25,7 +26,7 @@ use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::driver;
 use crate::transport::error::CallError;
 use crate::transport::random;
-use crate::transport::refusal::Reason;
+use crate::transport::refusal::{Reason, Refusal};
 use crate::transport::unary;
 
 impl Client {
@@ -49,7 +50,7 @@ impl Client {
     /// Dropping a resumed session neither closes it nor releases what it holds.
     ///
     /// # Errors
-    /// [`AttachError`] if the session has ended, or the secret is wrong.
+    /// [`AttachError`] if the session has ended, the secret is wrong, or another principal opened it.
     pub async fn attach(
         &self,
         handle: SessionHandle,
@@ -203,7 +204,14 @@ pub(crate) async fn attach(
     if is_others() {
         return Err(AttachError::Lost(Loss::ClusterChanged));
     }
-    let ttl = ttl.min(known?);
+    // A caller without a right to look at the session is not necessarily without one to it, and the
+    // keep-alive says whose it is. The rule that looking takes would not help.
+    let known = match known {
+        Err(AttachError::Call(CallError::Refused(refusal))) if lacks_a_rule(&refusal) => {
+            Err(AttachError::Call(CallError::Refused(refusal)))
+        }
+        known => Ok(known?),
+    };
     let request = KeepAliveRequest {
         sessions: vec![handle.to_wire()],
         ..KeepAliveRequest::default()
@@ -223,12 +231,9 @@ pub(crate) async fn attach(
         return Err(AttachError::Call(CallError::unexpected_reply()));
     };
     if let Some(ended) = reply.ended.first() {
-        let loss = match ended.reason() {
-            v1::Reason::WrongSecret => Loss::WrongSecret,
-            _ => Loss::of_session(ended.cause.clone()),
-        };
-        return Err(AttachError::Lost(loss));
+        return Err(not_resumed(ended));
     }
+    let ttl = ttl.min(known?);
     // Above all numbers that were spent before, in this process or another. If the wall clock was
     // set back since, the cluster's refusal tells the right one.
     let numbers = RequestNumbers::from(clock::wall_micros().max(1));
@@ -236,6 +241,24 @@ pub(crate) async fn attach(
     session.mark_shared();
     let kept = keep(client, session, false).map_err(AttachError::Lost);
     unless_shut_down(kept?).await.ok_or(AttachError::ShutDown)
+}
+
+fn lacks_a_rule(refusal: &Refusal) -> bool {
+    refusal.reason == Reason::PermissionDenied && refusal.metadata.contains_key("rule")
+}
+
+/// Why a keep-alive did not extend a session: it has ended, or it lives and is not this caller's.
+fn not_resumed(state: &v1::SessionState) -> AttachError {
+    let rejection = match state.reason() {
+        v1::Reason::WrongSecret => return AttachError::Lost(Loss::WrongSecret),
+        v1::Reason::PermissionDenied => Rejection::OtherPrincipal,
+        v1::Reason::Unauthenticated => Rejection::TokenRevoked { id: 0 },
+        _ => return AttachError::Lost(Loss::of_session(state.cause.clone())),
+    };
+    let refusal = Refusal::of(WireRefusal::from_rejection(&rejection));
+    AttachError::Call(refusal.map_or_else(CallError::unexpected_reply, |refusal| {
+        CallError::Refused(Box::new(refusal))
+    }))
 }
 
 /// Keeps the session alive from now on, unless its window has passed already.
@@ -301,5 +324,40 @@ async fn ttl_of(client: &Client, session: SessionId) -> Result<Duration, AttachE
             Err(AttachError::Lost(Loss::SessionEnded { cause: None }))
         }
         Err(error) => Err(AttachError::Call(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a keep-alive says of a session that it did not extend.
+    fn told(reason: v1::Reason) -> AttachError {
+        not_resumed(&v1::SessionState {
+            session: 1,
+            reason: reason.into(),
+            cause: None,
+        })
+    }
+
+    #[test]
+    fn a_session_that_is_refused_to_its_caller_is_not_called_ended() {
+        for (reason, expected) in [
+            (v1::Reason::PermissionDenied, Reason::PermissionDenied),
+            (v1::Reason::Unauthenticated, Reason::Unauthenticated),
+        ] {
+            let refused = told(reason);
+            let AttachError::Call(CallError::Refused(refusal)) = &refused else {
+                panic!("{refused:?}")
+            };
+            assert_eq!(refusal.reason, expected);
+        }
+        let wrong = told(v1::Reason::WrongSecret);
+        assert!(matches!(wrong, AttachError::Lost(Loss::WrongSecret)));
+        let ended = told(v1::Reason::SessionExpired);
+        assert!(matches!(
+            ended,
+            AttachError::Lost(Loss::SessionEnded { cause: None })
+        ));
     }
 }

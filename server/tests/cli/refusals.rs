@@ -111,3 +111,54 @@ fn a_refusal_is_one_line_with_the_caller_and_the_rule_that_it_lacks() {
     let revoked = node.with_token(&token, &["access", "whoami"]);
     refused(&revoked, 77, "UNAUTHENTICATED");
 }
+
+/// It lives on, and no rule makes it the caller's: `session close` has always said so.
+#[test]
+fn a_living_session_of_another_principal_is_called_that_by_each_command() {
+    let node = Node::start(&["--access", "enforced"]);
+    let caller = |name: &str, verb: &str, names: &str| {
+        let made = node.local(&["access", "token", "create", name]).object();
+        let principal = format!("token:{name}");
+        node.local(&["access", "grant", &principal, verb, names])
+            .object();
+        node.file(name, made["token"].as_str().unwrap())
+    };
+    let owner = caller("owner", "acquire", "own/*");
+    let strangers = [
+        caller("thief", "acquire", "thief/*"),
+        caller("observer", "observe", "*"),
+    ];
+    let held = ["lease", "acquire", "own/held", "--ttl", "60s"];
+    let held = node.with_token(&owner, &held).object();
+    let (handle, token) = (held["session"].as_str().unwrap(), held["token"].to_string());
+    let commands: [&[&str]; 6] = [
+        &["session", "close", handle],
+        &["session", "keep-alive", handle, "--once"],
+        &["session", "keep-alive", handle],
+        &["lease", "release", "own/held", &token, "--session", handle],
+        &["lease", "transfer", "own/held", &token, "--session", handle],
+        &["lease", "acquire", "thief/x", "--session", handle],
+    ];
+    for stranger in &strangers {
+        for command in commands {
+            let said = node.with_token(stranger, command);
+            refused(&said, 77, "PERMISSION_DENIED");
+            let error = said.error();
+            let message = error["message"].as_str().unwrap();
+            assert!(
+                message.contains("opened by another principal"),
+                "{command:?}: {message}"
+            );
+            assert!(!message.contains("access grant"), "{command:?}: {message}");
+        }
+    }
+    // Who is banned reads that, and not whose session it is.
+    node.local(&["access", "ban", "token:observer"]).object();
+    let said = node.with_token(&strangers[1], commands[1]);
+    refused(&said, 77, "PERMISSION_DENIED");
+    assert!(said.err.contains("is banned"), "{said:?}");
+    let kept = node.with_token(&owner, &["session", "keep-alive", handle, "--once"]);
+    assert_eq!(kept.object()["kind"], "LIVE");
+    let released = node.with_token(&owner, commands[3]);
+    assert_eq!(released.code, Some(0), "{released:?}");
+}
