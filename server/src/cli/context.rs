@@ -121,7 +121,8 @@ impl NewSession {
 /// The session a command acts for.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct OwnSession {
-    /// The handle of the session to act for, as `session open` and `lease acquire` print it
+    /// The handle of the session to act for, as `session open` and `lease acquire` print it; give it in
+    /// the environment where other accounts use the machine
     #[arg(
         long = "session",
         env = "RINGFENCE_SESSION",
@@ -141,7 +142,8 @@ impl OwnSession {
 /// The session a command cannot do without.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ActingSession {
-    /// The handle of the session to act for, as `session open` and `lease acquire` print it
+    /// The handle of the session to act for, as `session open` and `lease acquire` print it; give it in
+    /// the environment where other accounts use the machine
     #[arg(
         long = "session",
         env = "RINGFENCE_SESSION",

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::access::Node;
 use crate::calls::{ask, json_of};
-use crate::harness::{await_that, pid};
+use crate::harness::{await_that, pid, run};
+use crate::usage::commands_below;
 
 /// The processes below this one, itself among them.
 fn family(of: i32) -> BTreeSet<i32> {
@@ -132,4 +133,87 @@ fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
             assert_not_in(hidden, path);
         }
     }
+}
+
+/// Whether this line of a shell shows the handle of a session to all who list processes.
+fn passes_a_handle(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let command = words.iter().position(|word| word.ends_with("ringfence"));
+    let words = command.map_or(&[][..], |at| &words[at..]);
+    let is_value = |word: Option<&&str>| {
+        word.is_some_and(|word| {
+            !word.starts_with(['-', '&', '#', '|', ';', '>']) && !word.starts_with("2>")
+        })
+    };
+    let by_option = |at: usize| words[at] == "--session" || words[at].starts_with("--session=");
+    let by_place = |at: usize| {
+        let is_command = matches!(words[at - 1..=at], ["session", "keep-alive" | "close"]);
+        is_command && is_value(words.get(at + 1))
+    };
+    (1..words.len()).any(|at| by_option(at) || by_place(at))
+}
+
+/// All commands' examples, with the command in front.
+fn examples() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = paths.pop() {
+        let words: Vec<&str> = path.iter().map(String::as_str).collect();
+        let help = run(&[&words[..], &["--help"]].concat()).out;
+        let shown = help.split_once("\nExample").unwrap_or_default().1;
+        found.extend(
+            shown
+                .lines()
+                .map(|line| format!("{}:{line}", path.join(" "))),
+        );
+        for below in commands_below(&words) {
+            paths.push([&path[..], &[below]].concat());
+        }
+    }
+    found
+}
+
+/// The lines of all shell blocks in the documents below this folder, with the document in front.
+fn shell_lines(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || name == "target" || name == "node_modules" {
+            continue;
+        }
+        if path.is_dir() {
+            shell_lines(&path, found);
+        } else if name.ends_with(".md") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let blocks = text.split("```").skip(1).step_by(2);
+            let shells =
+                blocks.filter(|block| block.starts_with("sh") || block.starts_with("bash"));
+            let lines = shells.flat_map(|block| block.lines().skip(1));
+            found.extend(lines.map(|line| format!("{}:{line}", path.display())));
+        }
+    }
+}
+
+#[test]
+fn no_example_passes_a_session_as_an_argument() {
+    for shown in [
+        r#"  ringfence session keep-alive "$HANDLE" &"#,
+        "ringfence session close 1.00",
+        r#"ringfence lease release a 42 --session "$HANDLE""#,
+        "x=$(target/debug/ringfence --json lease acquire a --session=$one)",
+    ] {
+        assert!(passes_a_handle(shown), "{shown}");
+    }
+    for hidden in ["ringfence session keep-alive &", "ringfence session close"] {
+        assert!(!passes_a_handle(hidden), "{hidden}");
+    }
+    let mut lines = examples();
+    let of_help = lines.len();
+    shell_lines(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+        &mut lines,
+    );
+    assert!(of_help > 100 && lines.len() > of_help + 100, "{of_help}");
+    let passing = lines.iter().filter(|line| passes_a_handle(line));
+    assert_eq!(passing.collect::<Vec<_>>(), Vec::<&String>::new());
 }

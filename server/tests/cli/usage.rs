@@ -251,7 +251,7 @@ fn help_tells_the_exit_codes() {
 }
 
 /// The names of the commands below `path`, as its help lists them.
-fn commands_below(path: &[&str]) -> Vec<String> {
+pub(crate) fn commands_below(path: &[&str]) -> Vec<String> {
     let help = run(&[path, &["--help"]].concat()).out;
     let listed = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = listed.lines().take_while(|line| line.starts_with("  "));

@@ -9,10 +9,11 @@ use serde_json::json;
 use crate::cli::context::{ActingSession, Context};
 use crate::cli::{Failure, parse};
 
-/// Give a lease back, for the session in --session or RINGFENCE_SESSION
+/// Give a lease back, for the session in RINGFENCE_SESSION or --session
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Example:
-  ringfence lease release reports/daily 42 --session "$HANDLE""#)]
+  export RINGFENCE_SESSION="$HANDLE"   # other accounts can read arguments, and not this
+  ringfence lease release reports/daily 42"#)]
 pub(crate) struct Release {
     /// The lease's name
     #[arg(value_parser = parse::name)]

@@ -12,8 +12,9 @@ use crate::cli::{Failure, parse};
 /// Hand a lease to a session that waits for it, in one step, with a new token
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Examples:
-  ringfence lease transfer reports/daily 42 --session "$HANDLE"
-  ringfence lease transfer reports/daily 42 --to 17 --session "$HANDLE""#)]
+  export RINGFENCE_SESSION="$HANDLE"   # other accounts can read arguments, and not this
+  ringfence lease transfer reports/daily 42
+  ringfence lease transfer reports/daily 42 --to 17"#)]
 pub(crate) struct Transfer {
     /// The lease's name
     #[arg(value_parser = parse::name)]

@@ -1,4 +1,4 @@
-//! `ringfence session close HANDLE`.
+//! `ringfence session close`.
 
 use std::process::ExitCode;
 
@@ -14,9 +14,10 @@ use crate::cli::context::Context;
 /// Close a session; its leases end with it
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Example:
-  ringfence session close "$HANDLE""#)]
+  export RINGFENCE_SESSION="$HANDLE"   # other accounts can read arguments, and not this
+  ringfence session close"#)]
 pub(crate) struct Close {
-    /// The session's handle
+    /// The session's handle; give it in the environment where other accounts use the machine
     #[arg(env = "RINGFENCE_SESSION", hide_env_values = true)]
     handle: SessionHandle,
 }

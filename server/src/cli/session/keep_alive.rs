@@ -1,4 +1,4 @@
-//! `ringfence session keep-alive HANDLE`.
+//! `ringfence session keep-alive`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,10 +16,11 @@ use crate::cli::{Failure, duration, output, signals};
 /// alive also if no program reads the output.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Examples:
-  ringfence session keep-alive "$HANDLE" &
-  ringfence session keep-alive "$HANDLE" --once"#)]
+  export RINGFENCE_SESSION="$HANDLE"   # other accounts can read arguments, and not this
+  ringfence session keep-alive &
+  ringfence session keep-alive --once"#)]
 pub(crate) struct KeepAlive {
-    /// The session's handle
+    /// The session's handle; give it in the environment where other accounts use the machine
     #[arg(env = "RINGFENCE_SESSION", hide_env_values = true)]
     handle: SessionHandle,
     /// One keep-alive only
