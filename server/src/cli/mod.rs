@@ -21,6 +21,7 @@ mod doctor;
 pub(crate) mod exit;
 mod failure;
 mod guard;
+mod handles;
 mod kube;
 mod lease;
 mod lock;

@@ -8,6 +8,7 @@ use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::exit;
 use super::failure::Failure;
+use super::handles::without_secrets;
 use crate::Cli;
 
 /// Ends the help of every subcommand that talks to a cluster, in place of the options' own text.
@@ -77,9 +78,10 @@ pub(crate) fn refuse(mut error: clap::Error) -> ExitCode {
         .report(json)
 }
 
-/// What clap says first, in one line. Behind it stand guesses, the usage and the name of the help.
+/// What clap says first, in one line. Behind it stand guesses, the usage and the name of the help. It
+/// repeats what was typed or stands in the environment, and logs keep it.
 fn what_is_wrong(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let text = without_secrets(&error.to_string());
     let first = text.split("\n\n").next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let mut lines = first.lines().map(str::trim);

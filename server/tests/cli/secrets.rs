@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::access::Node;
 use crate::calls::{ask, json_of};
-use crate::harness::{await_that, pid, run};
+use crate::harness::{Said, await_that, pid, ringfence, run};
 use crate::usage::commands_below;
 
 /// The processes below this one, itself among them.
@@ -216,4 +216,49 @@ fn no_example_passes_a_session_as_an_argument() {
     assert!(of_help > 100 && lines.len() > of_help + 100, "{of_help}");
     let passing = lines.iter().filter(|line| passes_a_handle(line));
     assert_eq!(passing.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn a_malformed_handle_is_refused_without_its_secret() {
+    let secret = "00f102030405060708090a0b0c0d0e0f";
+    let handles = [
+        format!("1..{secret}"),
+        format!("1.{secret}0"),
+        format!("1.{secret}.abc"),
+        format!("0.{secret}"),
+        format!("1{secret}"),
+        secret.to_owned(),
+        format!("session 1.{secret}z"),
+    ];
+    let refused = |said: &Said, fault: &str| {
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(!said.err.contains(&secret[..8]), "{}", said.err);
+        assert!(said.err.contains(fault), "{fault}: {}", said.err);
+    };
+    for handle in &handles {
+        for command in [
+            &["session", "close", handle][..],
+            &["session", "keep-alive", handle],
+            &["lease", "release", "a", "1", "--session", handle],
+            &["--json", "lease", "acquire", "a", "--session", handle],
+        ] {
+            refused(&run(command), "characters)");
+            refused(&run(command), "not a session handle: ");
+        }
+        let mut by_environment = ringfence();
+        by_environment.env("RINGFENCE_SESSION", handle);
+        let said = by_environment.args(["session", "close"]).output().unwrap();
+        refused(&said.into(), "not a session handle: ");
+    }
+    // A good one where another value belongs, or none.
+    let good = format!("1.{secret}");
+    for command in [
+        &["lease", "release", "a", &good][..],
+        &["session", "close", &good, &good],
+        &["session", &good],
+        &["access", "mode", &good],
+    ] {
+        refused(&run(command), "1.… (34 characters)");
+    }
+    refused(&run(&["session", "get", &format!("0.{secret}")]), "0.… (");
 }
