@@ -30,7 +30,8 @@ const HOW: &str = "make one with: (umask 077; openssl rand -hex 32 > cluster.sec
 
 impl ClusterSecret {
     /// Reads a secret: at least 32 random bytes, as they are, or as text in hexadecimal digits or
-    /// base64 (either alphabet, with padding or without), in which white space does not count.
+    /// base64 (either alphabet, with padding or without), in one line or in lines of equal length, of
+    /// which the last may be shorter. White space around lines does not count.
     ///
     /// # Errors
     /// [`TlsError`] with [`Part::ClusterSecret`]: the file cannot be read, is longer than 4,096
@@ -118,6 +119,32 @@ fn different_values(bytes: usize) -> u64 {
     256 - absent / MILLION
 }
 
+/// The characters of a text, which is wrapped as programs wrap it. One with other white space is made of
+/// words, and what it is in base64 is of no use: words can be guessed.
+fn in_lines(text: &[u8]) -> Result<Vec<u8>, String> {
+    const EXPECTED: &str = "expected hexadecimal digits or base64 in one line, or wrapped into lines of \
+                            equal length; words can be guessed";
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let lines = lines.map(<[u8]>::trim_ascii);
+    let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+    let broken = |line: &&[u8]| line.iter().any(u8::is_ascii_whitespace);
+    if lines.iter().any(broken) {
+        return Err(format!(
+            "it has white space within a line, as a passphrase has; {EXPECTED}"
+        ));
+    }
+    if let [first, middle @ .., last] = &lines[..] {
+        let is_even = middle.iter().all(|line| line.len() == first.len());
+        if !is_even || last.len() > first.len() {
+            let count = lines.len();
+            return Err(format!(
+                "it has {count} lines of different lengths; {EXPECTED}"
+            ));
+        }
+    }
+    Ok(lines.concat())
+}
+
 /// The bytes, and how they stand in the file.
 fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
     const TEXT: &str =
@@ -131,11 +158,7 @@ fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
             false => Ok((file.to_vec(), "")),
         };
     }
-    let digits: Vec<u8> = file
-        .iter()
-        .copied()
-        .filter(|byte| !byte.is_ascii_whitespace())
-        .collect();
+    let digits = in_lines(file)?;
     if digits.is_empty() {
         return Err("it is empty".to_owned());
     }
@@ -177,7 +200,10 @@ mod tests {
             HEX,
             &upper,
             &wrapped,
+            &format!("\n {} \n\n", wrapped.replace('\n', "\t\n\r\n ")),
+            &format!("{}\n{}\n{}", &HEX[..30], &HEX[30..60], &HEX[60..]),
             "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n",
+            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX\nGBkaGxwdHh8=\n",
             "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
         ];
         for text in texts {
@@ -206,7 +232,22 @@ mod tests {
             .filter(u8::is_ascii_lowercase)
             .map(|letter| letter - b'a' + 0xc0)
             .collect();
-        let cases: [(&[u8], &str); 14] = [
+        let words = "correct horse battery staples and some more words to make it long enough";
+        let [listed, tabbed] = ["\n", "\t"].map(|between| words.replace(' ', between));
+        let parted = HEX.replace("0a", "0 a");
+        let even = format!("{}\n{}", &HEX[..30], &HEX[30..]);
+        let cases: [(&[u8], &str); 19] = [
+            (
+                words.as_bytes(),
+                "it has white space within a line, as a passphrase has; expected hexadecimal",
+            ),
+            (tabbed.as_bytes(), "white space within a line"),
+            (
+                listed.as_bytes(),
+                "it has 13 lines of different lengths; expected",
+            ),
+            (even.as_bytes(), "2 lines of different lengths"),
+            (parted.as_bytes(), "white space within a line"),
             (
                 german.as_bytes(),
                 "neither hexadecimal digits nor base64; a password can be guessed",
@@ -236,7 +277,7 @@ mod tests {
                 "its 64 bytes have 1 different values, and so many random bytes have some 57",
             ),
             (
-                b"correct horse battery staple, and so on and on",
+                b"correct-horse-battery-staple,and-so-on-and-on",
                 "neither hexadecimal digits nor base64",
             ),
         ];
