@@ -17,6 +17,7 @@ use crate::transport::calls::ReplyMode;
 pub use crate::transport::credential::{Channel, Credential};
 use crate::transport::driver::on_thread;
 use crate::transport::error::CallError;
+use crate::transport::refusal::Refusal;
 use crate::transport::unary;
 
 /// The longest message that a client takes, in bytes.
@@ -63,6 +64,14 @@ where
 #[must_use]
 pub fn cluster(client: &Client) -> Option<ClusterId> {
     client.inner.transport.cluster()
+}
+
+/// Why the client's sessions are not kept alive: the refusal of the last keep-alive, or of the stream
+/// for it, if that was for who the client is. `None` once a keep-alive is acknowledged again.
+#[must_use]
+pub fn keep_alive_refusal(client: &Client) -> Option<Refusal> {
+    let credential = &client.inner.transport.options.credential;
+    credential.keep_alive_refusal()
 }
 
 /// The connection to the current endpoint, shared with the stream; waits until there is one. It does

@@ -147,8 +147,20 @@ async fn take(
             sent,
         }) => (reply, sent),
         Ok(_) => return,
-        Err(error) => return client.transport.note_refusal(&error),
+        Err(error) => {
+            if let CallError::Refused(refusal) = &error {
+                client
+                    .transport
+                    .options
+                    .credential
+                    .keep_alive_refused(refusal);
+            }
+            return client.transport.note_refusal(&error);
+        }
     };
+    if reply.ended.len() < batch.len() {
+        client.transport.options.credential.keep_alive_taken();
+    }
     apply(reply, sent, &batch);
     client.wake.notify_one();
 }

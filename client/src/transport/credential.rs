@@ -70,6 +70,8 @@ struct Shared {
     look: Notify,
     /// Why the last stream was not opened, if it was for who this client is.
     refusal: Mutex<Option<Refusal>>,
+    /// Why keep-alives were refused last, or their stream not opened, if it was for who this client is.
+    keep_alive_refusal: Mutex<Option<Refusal>>,
     /// How many streams were not opened for that.
     refusals: AtomicU64,
     /// Whether every endpoint that there is refuses this client for that, again and again.
@@ -142,6 +144,7 @@ impl Credential {
     fn not_opened(&self, refusal: Option<Refusal>) {
         if let Some(refusal) = &refusal {
             self.refused(refusal);
+            self.keep_alive_refused(refusal);
             self.0.refusals.fetch_add(1, Ordering::Relaxed);
         }
         *lock(&self.0.refusal) = refusal;
@@ -152,6 +155,25 @@ impl Credential {
         if refusal.reason == Reason::Unauthenticated {
             self.0.look.notify_one();
         }
+    }
+
+    /// No session can be kept alive: perhaps for who this client is.
+    pub(crate) fn keep_alive_refused(&self, refusal: &Refusal) {
+        let of_caller = [Reason::Unauthenticated, Reason::PermissionDenied];
+        if of_caller.contains(&refusal.reason) {
+            *lock(&self.0.keep_alive_refusal) = Some(refusal.clone());
+        }
+    }
+
+    /// A keep-alive was answered: what was refused before it is over.
+    pub(crate) fn keep_alive_taken(&self) {
+        *lock(&self.0.keep_alive_refusal) = None;
+    }
+
+    /// Why no session is kept alive, if the last keep-alive was refused for who this client is.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn keep_alive_refusal(&self) -> Option<Refusal> {
+        lock(&self.0.keep_alive_refusal).clone()
     }
 
     /// Why the last stream was not opened, if it was for who this client is.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringfence_client::{
-    CallError, Client, OpenError, Refusal, Session, SessionHandle, SessionOptions, unstable,
+    CallError, Client, Loss, OpenError, Refusal, Session, SessionHandle, SessionOptions, unstable,
 };
 use ringfence_core::{ClusterId, LeaseName};
 
@@ -75,6 +75,17 @@ impl Context {
             opened => Ok(opened?),
         }
     }
+}
+
+/// Behind a loss by a window that has passed: why keep-alives were refused, if they were; else nothing.
+pub(crate) fn why_silent(client: &Client, why: &Loss) -> String {
+    let refusal = unstable::keep_alive_refusal(client).filter(|_| *why == Loss::WindowPassed);
+    refusal.map_or_else(String::new, |refusal| {
+        format!(
+            "; the last answer to keep-alives was a refusal: {}",
+            refusal.message
+        )
+    })
 }
 
 /// A session needs the right to acquire some lease, whichever; its caller wants this one.

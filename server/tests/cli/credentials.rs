@@ -1,8 +1,10 @@
 //! What each command says to a caller whose credential is refused.
 
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 use crate::access::{Node, refused};
+use crate::harness::{Said, await_that};
 
 /// Those that ask nodes one by one, without the client crate, say so alike.
 #[test]
@@ -79,5 +81,42 @@ fn each_command_says_that_a_credential_is_refused() {
     for command in [["cluster", "status"], ["bench", "cycle"], ["lease", "list"]] {
         let said = node.with_token(nowhere, &command);
         refused(&said, 2, "INVALID_ARGUMENT");
+    }
+}
+
+/// A holder that is refused further keep-alives, from the moment on when it is known to hold.
+fn holder(node: &Node, name: &str, command: &[&str]) -> Child {
+    let made = node.local(&["access", "token", "create", name]).object();
+    let token = node.file(name, made["token"].as_str().unwrap());
+    let mut command = node.asked(&node.client, command);
+    let command = command.arg("--ttl=4s").env("RINGFENCE_TOKEN_FILE", token);
+    let begun = node.dir.path().join(format!("{name}.begun"));
+    let script = format!("echo > {}; exec sleep 60", begun.display());
+    let command = command.args(["--", "sh", "-c", &script]);
+    let holder = command.stderr(Stdio::piped()).spawn().unwrap();
+    await_that("it holds", || begun.exists());
+    holder
+}
+
+#[test]
+fn a_lease_that_is_lost_for_its_holders_credential_is_lost_with_that_cause() {
+    let node = Node::start(&["--access", "enforced"]);
+    node.local(&["access", "grant", "token:*", "acquire", "jobs/*"])
+        .object();
+    let revoked = holder(&node, "revoked", &["lock", "jobs/a"]);
+    let banned = holder(&node, "banned", &["lock", "jobs/b"]);
+    node.local(&["access", "token", "revoke", "revoked"])
+        .object();
+    node.local(&["access", "ban", "token:banned"]).object();
+    for (holder, cause) in [
+        (revoked, "may be revoked"),
+        (banned, "token:banned is banned"),
+    ] {
+        let said: Said = holder.wait_with_output().unwrap().into();
+        assert_eq!(said.code, Some(76), "{said:?}");
+        let lost = said.err.lines().find(|line| line.contains("is lost: "));
+        let lost = lost.unwrap_or_else(|| panic!("{said:?}"));
+        assert!(lost.contains("no keep-alive was acknowledged"), "{lost}");
+        assert!(lost.contains(cause), "{lost}");
     }
 }

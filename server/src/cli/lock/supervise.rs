@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::group;
 use super::terminal::{Job, Terminal};
+use crate::cli::context::why_silent;
 use crate::cli::stderr::aside;
 use crate::cli::tether::{self, Gate};
 use crate::cli::watchdog::Watchdog;
@@ -198,9 +199,10 @@ impl Running {
         self.signal(Signal::KILL);
         self.process.wait().await.ok();
         let message = format!(
-            "lease {} with token {} is lost: {why}; CMD got {how}",
+            "lease {} with token {} is lost: {why}; CMD got {how}{}",
             lease.name(),
-            lease.token()
+            lease.token(),
+            why_silent(client, why),
         );
         Finished::Lost(
             Failure::new(exit::LOST, "LOST", message)

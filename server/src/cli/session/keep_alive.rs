@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_client::{Loss, Session, SessionHandle, SessionState};
 use serde_json::json;
 
-use crate::cli::context::Context;
+use crate::cli::context::{Context, why_silent};
 use crate::cli::stderr::aside;
 use crate::cli::{Failure, duration, output, signals};
 
@@ -60,7 +60,11 @@ async fn follow(context: &Context, session: &Session, once: bool) -> Result<Exit
     let (mut told, mut warned) = (None, false);
     loop {
         let kind = match states.borrow_and_update().clone() {
-            SessionState::Lost { why } => return Err(Failure::lost("the session is over", &why)),
+            SessionState::Lost { why } => {
+                let mut lost = Failure::lost("the session is over", &why);
+                lost.message.push_str(&why_silent(&context.client, &why));
+                return Err(lost);
+            }
             SessionState::Jeopardy { .. } => "JEOPARDY",
             SessionState::Live => "LIVE",
         };
