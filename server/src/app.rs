@@ -21,7 +21,7 @@ use ringfence_raft::{Node, StartError, StopReason};
 use ringfence_services::{ConnectionService, Context, LeaseService, Pool, SessionService};
 use ringfence_tls::{Acceptor, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::server::NamedService;
@@ -31,6 +31,7 @@ use tracing::{info, warn};
 use crate::admin_socket::AdminSocket;
 use crate::audit_log::AuditLog;
 use crate::backups::BackupFigures;
+use crate::bucket::BucketError;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
@@ -43,6 +44,7 @@ use crate::progress::{Complaint, Progress};
 use crate::reach::Reach;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
+use crate::signals::Signals;
 use crate::{backups, forming, http, kube, node_config, pods, restoring, tcp_probes};
 
 /// Why a node did not start, or ended on its own.
@@ -67,6 +69,9 @@ pub(crate) enum AppError {
     /// The audit log cannot be opened.
     #[error("--audit-log: {0}; name a file in a directory that the node may write to, or `-`")]
     AuditLog(io::Error),
+    /// The bucket of backups cannot be used.
+    #[error("--backup-dir: {0}")]
+    Backups(BucketError),
     /// What is to be restored cannot be used.
     #[error(transparent)]
     Restore(RestoreError),
@@ -113,7 +118,17 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     let peer_tls = node_config::peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
     warn_of_open_peers(&config);
-    let restore = restoring::restore(&config).map_err(AppError::Restore)?;
+    if let Some(backups) = &config.backups {
+        backups.place.check().map_err(AppError::Backups)?;
+    }
+    // What is in a bucket may take its time.
+    let restore = tokio::select! {
+        restore = restoring::restore(&config) => restore.map_err(AppError::Restore)?,
+        signal = signals.received() => {
+            info!(signal, "stopping: what is to be restored was not read to its end");
+            return Ok(());
+        }
+    };
     let node = Node::start(node_config::node_config(&config, peer_tls, restore))
         .await
         .map_err(start_error)?;
@@ -173,12 +188,8 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         },
     );
     if let (Some(config), Some(figures)) = (config.backups.clone(), backup_figures) {
-        tokio::spawn(backups::take(
-            node.clone(),
-            config,
-            figures,
-            stopping.clone(),
-        ));
+        let taking = backups::take(node.clone(), config, figures, stopping.clone());
+        tokio::spawn(taking);
     }
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
@@ -440,29 +451,6 @@ fn server_ended<E: std::fmt::Display>(
         Err(error) => error.to_string(),
     };
     AppError::Server { what, why }
-}
-
-/// What asks a process to stop.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// The name of the next signal.
-    async fn received(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }
 
 /// Tells the operator who may act as a node although no name says so.

@@ -1,38 +1,44 @@
 //! `serve --backup-dir`: backups that a node takes on its own.
 //!
 //! ```text
-//!   name ───── which file is a backup of which cluster, from when
-//!   figures ── the time of the last one, and how many failed
-//!   this file ─ one after the other, and the oldest ones go
+//!   name ────── which file or object is a backup of which cluster, from when
+//!   figures ─── the time of the last one, and how many failed
+//!   directory ─ files of this machine, of which the oldest go
+//!   object ──── objects of a bucket, which has rules of its own for old ones
+//!   this file ─ one after the other
 //! ```
 
+mod directory;
 mod figures;
 mod name;
+mod object;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ringfence_core::{BackupDigest, ClusterId, Frozen};
-use ringfence_raft::{BackupOutput, Node, write_backup};
+use ringfence_core::{BackupDigest, ClusterId};
+use ringfence_raft::Node;
 use ringfence_services::since_epoch;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::bucket::Place;
 use crate::config::Backups;
+use crate::duration;
 
 pub(crate) use self::figures::BackupFigures;
-use self::name::BackupName;
+pub(crate) use self::name::BackupName;
 
-/// How long after a failure the next attempt is made; sooner if backups are taken more often.
+/// How long after a failure the next attempt is made. After each further one it is twice as long.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// How long nothing was written to an unfinished backup that no process writes any more.
-const ABANDONED_AFTER: Duration = Duration::from_secs(3_600);
+/// At most so long, and at most the time between two backups: what is over again is heard of before the
+/// alarm that the backups are too old.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 /// How often it is looked whether the node belongs to a cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Takes backups until the node stops. The newest one in the directory counts as the last, so a node
-/// that starts often does not take one at each start.
+/// Takes backups until the node stops. The newest one in the place counts as the last, so a node that
+/// starts often does not take one at each start.
 pub(crate) async fn take(
     node: Node,
     config: Backups,
@@ -41,6 +47,7 @@ pub(crate) async fn take(
 ) {
     let mut wait = LOOK_EVERY;
     let mut looked = false;
+    let mut failures = 0;
     loop {
         let stopped = stopping.wait_for(|stopping| *stopping);
         if tokio::time::timeout(wait, stopped).await.is_ok() {
@@ -52,7 +59,7 @@ pub(crate) async fn take(
         };
         if !looked {
             looked = true;
-            let last = last_taken(&config.dir, cluster);
+            let last = last_taken(&config, cluster).await;
             figures.begun_with(last);
             let age = since_epoch().saturating_sub(last.unwrap_or_default());
             if age < config.every {
@@ -62,103 +69,70 @@ pub(crate) async fn take(
         }
         wait = match one(&node, &config).await {
             Ok((path, digest)) => {
+                failures = 0;
                 figures.succeeded(since_epoch());
-                info!(path = %path.display(), %digest, "backup taken; keep the digest elsewhere");
+                info!(path, %digest, "backup taken; keep the digest elsewhere");
                 config.every
             }
             Err(error) => {
                 figures.failed();
-                let dir = config.dir.display();
-                warn!(%error, %dir, "no backup was taken; it is tried again in a minute");
-                RETRY_AFTER.min(config.every)
+                let again = pause(failures, config.every);
+                failures += 1;
+                let (dir, again_in) = (&config.place, duration::show(duration::millis(again)));
+                warn!(%error, %dir, again_in, "no backup was taken; it is tried again");
+                again
             }
         };
     }
 }
 
-/// Takes one backup, and removes the oldest ones.
-async fn one(node: &Node, config: &Backups) -> io::Result<(PathBuf, BackupDigest)> {
-    let state = node.backup().await;
-    let state = state.map_err(|error| io::Error::other(error.to_string()))?;
-    let config = config.clone();
-    let written = tokio::task::spawn_blocking(move || write(&state, &config));
-    written.await.map_err(io::Error::other)?
+/// How long to wait after a failure that had so many right before it.
+fn pause(failures: u32, every: Duration) -> Duration {
+    let doubled = 2_u32.checked_pow(failures).unwrap_or(u32::MAX);
+    let doubled = RETRY_AFTER.saturating_mul(doubled);
+    doubled.min(RETRY_AFTER_MAX).min(every)
 }
 
-fn write(state: &Frozen, config: &Backups) -> io::Result<(PathBuf, BackupDigest)> {
-    let cluster = state
-        .cluster()
-        .ok_or_else(|| io::Error::other("the node belongs to no cluster"))?;
-    std::fs::create_dir_all(&config.dir)?;
+/// Takes one backup, and says where it is.
+async fn one(node: &Node, config: &Backups) -> io::Result<(String, BackupDigest)> {
+    let state = node.backup().await;
+    let state = state.map_err(|error| io::Error::other(error.to_string()))?;
     let name = BackupName {
-        cluster,
+        cluster: state
+            .cluster()
+            .ok_or_else(|| io::Error::other("the node belongs to no cluster"))?,
         wall_ms: state.wall().0,
         index: state.index(),
     };
-    // First: they may be what fills the file system.
-    remove_abandoned(&config.dir, cluster, ABANDONED_AFTER)?;
-    let path = config.dir.join(name.to_string());
-    // The same index is the same state, so the file that is there already will do as well.
-    let mut output = BackupOutput::create(&path, true)?;
-    write_backup(state, &mut output)?;
-    let digest = output.finish()?;
-    rotate(&config.dir, cluster, config.keep)?;
-    Ok((path, digest))
-}
-
-/// Removes the oldest backups of this cluster beyond so many. Other files, those of other clusters
-/// among them, are never touched.
-fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
-    let mut own = own_backups(dir, cluster)?;
-    own.sort_unstable_by_key(|name| (name.wall_ms, name.index));
-    let beyond = own.len().saturating_sub(keep);
-    for name in &own[..beyond] {
-        match std::fs::remove_file(dir.join(name.to_string())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+    match config.place.clone() {
+        Place::Path(dir) => {
+            let (path, keep) = (dir.join(name.to_string()), config.keep);
+            let writing = move || directory::write(&state, name, &dir, keep);
+            let written = tokio::task::spawn_blocking(writing).await;
+            let digest = written.map_err(io::Error::other)??;
+            Ok((path.display().to_string(), digest))
+        }
+        Place::Bucket(url) => {
+            let digest = object::write(state, name, &url).await?;
+            Ok((url.join(&name.to_string()).to_string(), digest))
         }
     }
-    Ok(())
-}
-
-/// Removes unfinished backups of this cluster to which nothing was written for so long: the process
-/// that wrote them was killed.
-fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) -> io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let file = entry.file_name();
-        let name = file.to_str().and_then(BackupOutput::partial_of);
-        let name = name.and_then(BackupName::parse);
-        if name.is_none_or(|name| name.cluster != cluster) {
-            continue;
-        }
-        // A file that is gone by now has been finished, and one from the future is not old.
-        let Ok(written) = entry.metadata().and_then(|file| file.modified()) else {
-            continue;
-        };
-        if written.elapsed().is_ok_and(|age| age >= after) {
-            std::fs::remove_file(entry.path())?;
-            info!(file = %entry.path().display(), "an unfinished backup was removed");
-        }
-    }
-    Ok(())
-}
-
-fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
-    let mut own = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let name = name.to_str().and_then(BackupName::parse);
-        own.extend(name.filter(|name| name.cluster == cluster));
-    }
-    Ok(own)
 }
 
 /// When the newest backup of this cluster was taken, since the Unix epoch.
-fn last_taken(dir: &Path, cluster: ClusterId) -> Option<Duration> {
-    let own = own_backups(dir, cluster).ok()?;
-    let newest = own.into_iter().map(|name| name.wall_ms).max()?;
-    Some(Duration::from_millis(newest))
+async fn last_taken(config: &Backups, cluster: ClusterId) -> Option<Duration> {
+    match &config.place {
+        Place::Path(dir) => directory::last_taken(dir, cluster),
+        Place::Bucket(url) => {
+            // One that is older counts as none: both are overdue.
+            let within = config.every * 2;
+            let found = object::last_taken(url, cluster, since_epoch(), within).await;
+            found.unwrap_or_else(|error| {
+                warn!(%error, "it is not known when the last backup was taken; one is taken now");
+                None
+            })
+        }
+    }
 }
 
 #[cfg(test)]

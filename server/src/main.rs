@@ -8,6 +8,7 @@ mod admin_socket;
 mod app;
 mod audit_log;
 mod backups;
+mod bucket;
 mod cli;
 mod client_connection;
 mod config;
@@ -33,6 +34,7 @@ mod restoring;
 mod rule_file;
 mod serve;
 mod served;
+mod signals;
 mod tcp_probes;
 
 use std::process::ExitCode;

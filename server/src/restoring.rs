@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ringfence_core::{AccessRecord, BackupHeader};
+use ringfence_core::{AccessRecord, BackupDigest, BackupHeader};
 use ringfence_raft::{Backup, BackupError, IdentityError, belongs_to};
 use tracing::{info, warn};
 
+use crate::bucket::{self, Place, ReadError};
 use crate::config::{Config, Restore};
 use crate::rule_file;
 
@@ -15,7 +16,7 @@ use crate::rule_file;
 pub(crate) enum RestoreError {
     /// The backup.
     #[error("--restore: {}", with_causes(.0))]
-    Backup(BackupError),
+    Backup(ReadError),
     /// The rules.
     #[error("--rules: {0}")]
     Rules(String),
@@ -25,7 +26,7 @@ pub(crate) enum RestoreError {
 }
 
 /// An error and what caused it.
-fn with_causes(error: &BackupError) -> String {
+fn with_causes(error: &ReadError) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
@@ -35,15 +36,17 @@ fn with_causes(error: &BackupError) -> String {
 ///
 /// # Errors
 /// [`RestoreError`] if this node has to form a cluster from what cannot be used.
-pub(crate) fn restore(config: &Config) -> Result<Option<ringfence_raft::Restore>, RestoreError> {
+pub(crate) async fn restore(
+    config: &Config,
+) -> Result<Option<ringfence_raft::Restore>, RestoreError> {
     let Some(flags) = &config.restore else {
         return Ok(None);
     };
     let seated = belongs_to(&config.data_dir).map_err(RestoreError::Identity)?;
-    match (read(flags), seated) {
+    match (read(flags).await, seated) {
         (Ok(restore), _) => {
             if seated.is_none() {
-                announce(&flags.file, &restore);
+                announce(&flags.place, &restore);
             }
             Ok(Some(restore))
         }
@@ -55,9 +58,14 @@ pub(crate) fn restore(config: &Config) -> Result<Option<ringfence_raft::Restore>
     }
 }
 
-fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
-    let read =
-        Backup::read(&flags.file).and_then(|backup| backup.expect(&flags.file, flags.digest));
+async fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
+    let read = match &flags.place {
+        Place::Path(file) => read_file(file, flags.digest).map_err(ReadError::Backup),
+        Place::Bucket(url) => {
+            info!(%url, "reading the backup of --restore");
+            bucket::read(url, Some(flags.digest)).await
+        }
+    };
     let backup = read.map_err(RestoreError::Backup)?;
     let rules = flags.rules.as_deref().map(|file| rules(file, &backup));
     Ok(ringfence_raft::Restore {
@@ -66,6 +74,10 @@ fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
         backup: Arc::new(backup),
         drill: flags.drill,
     })
+}
+
+fn read_file(file: &Path, digest: BackupDigest) -> Result<Backup, BackupError> {
+    Backup::read(file)?.expect(file, digest)
 }
 
 /// The mode, limits and bans of the backup, with the rules of a file.
@@ -83,7 +95,7 @@ fn rules(file: &Path, backup: &Backup) -> Result<Vec<AccessRecord>, RestoreError
 
 /// How old everything is that the new cluster begins with: rights and settings that were changed
 /// since the backup are as they were before.
-fn announce(file: &Path, restore: &ringfence_raft::Restore) {
+fn announce(place: &Place, restore: &ringfence_raft::Restore) {
     let contents = &restore.backup.contents;
     let BackupHeader {
         cluster,
@@ -100,7 +112,7 @@ fn announce(file: &Path, restore: &ringfence_raft::Restore) {
         .filter(|part| matches!(part, AccessRecord::Rule(_)))
         .count();
     info!(
-        file = %file.display(),
+        file = %place,
         digest = %restore.backup.digest,
         %cluster,
         index,

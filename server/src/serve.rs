@@ -65,6 +65,7 @@ fn exit_of(error: &AppError) -> u8 {
         | AppError::Start(StartError::DataDir { .. } | StartError::Locked { .. }) => exit::SYSTEM,
         AppError::Tls(_)
         | AppError::Credentials(_)
+        | AppError::Backups(_)
         | AppError::Restore(_)
         | AppError::Kube(_)
         | AppError::Start(_)

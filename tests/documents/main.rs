@@ -36,6 +36,11 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/RECOVERY.md",
+        "ringfence backup s3://backups/prod/today.backup",
+        Run(Ends::WithBucket, &["digest ", "held by Pods 0"]),
+    ),
+    (
+        "deploy/RECOVERY.md",
         "--drill &",
         Run(Ends::WithDev, &["no leases"]),
     ),

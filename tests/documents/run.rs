@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ringfence_tests::S3;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::blocks::Block;
@@ -24,6 +25,8 @@ pub(crate) enum Ends {
     ByItself,
     /// The same, and it wants a cluster at the addresses that commands look for by themselves.
     WithDev,
+    /// The same, and a bucket of S3 in its environment. It is left out where there is no such server.
+    WithBucket,
 }
 
 /// Who has the ports that are printed: one test at a time.
@@ -55,7 +58,12 @@ impl Runner {
         std::os::unix::fs::symlink(&self.binary, release.join("ringfence")).expect("a link");
         let _one_at_a_time = ports();
         wait_for_free_ports();
-        let _dev = (ends == Ends::WithDev).then(|| self.dev(folder.path()));
+        let s3 = (ends == Ends::WithBucket).then(S3::start);
+        if let Some(None) = s3 {
+            return Ok(());
+        }
+        let s3 = s3.flatten();
+        let _dev = (ends != Ends::ByItself).then(|| self.dev(folder.path()));
 
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = Command::new("bash");
@@ -63,6 +71,7 @@ impl Runner {
             .args(["-eu", "-c", &format!("exec 2>&1\n{}", block.text)])
             .env("PATH", format!("{}:{path}", release.display()))
             .env_remove("RINGFENCE_ENDPOINTS")
+            .envs(s3.iter().flat_map(S3::variables))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

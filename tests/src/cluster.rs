@@ -52,6 +52,8 @@ pub struct Options {
     pub server: Option<PathBuf>,
     /// Further flags for every node.
     pub flags: Vec<String>,
+    /// Variables of every node's environment, which has no others.
+    pub variables: Vec<(String, String)>,
     /// Tokens start above this number; `None`: at the wall clock.
     pub token_floor: Option<u64>,
     /// What the nodes tell clients to be reached at, in their order: proxies, for example. Those
@@ -70,6 +72,7 @@ impl Default for Options {
             nodes: 3,
             server: None,
             flags: Vec::new(),
+            variables: Vec::new(),
             token_floor: None,
             advertise_client: Vec::new(),
             beside: Beside::default(),
@@ -204,6 +207,7 @@ impl Cluster {
         let server = self.nodes[at].server.as_ref();
         let mut command = Command::new(server.unwrap_or_else(|| crate::binary::server()));
         command.env_clear().env("RUST_BACKTRACE", "1");
+        command.envs(self.options.variables.iter().cloned());
         command.args(["serve", "--name", &format!("n{}", at + 1)]);
         command.arg("--data-dir").arg(self.data_dir(at));
         command.args(["--initial-cluster", &members]);

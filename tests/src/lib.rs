@@ -10,6 +10,7 @@ mod cluster;
 mod journal;
 mod load;
 mod processor;
+mod s3;
 mod shim;
 
 pub use binary::{built, server};
@@ -18,4 +19,5 @@ pub use cluster::{Beside, Cluster, Options, Signal, copy_dir};
 pub use journal::{Act, Journal};
 pub use load::{Load, Shape};
 pub use processor::processor_time;
+pub use s3::S3;
 pub use shim::{Wall, shim};

@@ -155,7 +155,7 @@ pub use ringfence_history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryFigures, HistoryLimits,
     HistoryQuery, HistoryRecord, HistoryState,
 };
-pub use store::backup_file::{BACKUP_FRAME_BYTES_MAX, Backup, BackupError, write_backup};
+pub use store::backup_file::{BACKUP_FRAME_BYTES_MAX, Backup, BackupError, Hashed, write_backup};
 pub use store::backup_output::BackupOutput;
 pub use store::data_dir::{Unexpected, unexpected_files};
 pub use store::events::{Batch, Compacted, EVENTS_BYTES_KEPT, EVENTS_KEPT, EventFeed, Position};

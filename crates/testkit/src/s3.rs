@@ -1,8 +1,17 @@
 //! A server of S3: versitygw, which keeps buckets in folders and honours conditional writes.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::programs::{Kit, cache, go, without};
+
+/// The name of the only caller that it knows.
+pub const KEY: &str = "ringfence";
+/// What that caller proves itself with.
+pub const SECRET: &str = "a-secret-of-tests";
+/// What it says when it is about to listen.
+pub const READY: &str = "service listening on";
 
 /// The version is that of `s3/go.mod`.
 const KIT: Kit = Kit {
@@ -34,4 +43,16 @@ pub fn program() -> Option<PathBuf> {
 pub fn build() -> Result<PathBuf, String> {
     let folder = KIT.built(&go()?, &cache()?)?;
     Ok(folder.join("versitygw"))
+}
+
+/// Adds to a command of the program: it listens here, the folders in `root` are its buckets, and
+/// `versions` is where it keeps old objects. Both have to be there, on a file system with attributes of
+/// users.
+pub fn arguments(command: &mut Command, address: SocketAddr, root: &Path, versions: &Path) {
+    command.args(["--access", KEY, "--secret", SECRET]);
+    command.args(["--port", &address.to_string()]);
+    command.arg("--keep-alive");
+    command.arg("posix");
+    command.arg("--versioning-dir").arg(versions);
+    command.arg(root);
 }

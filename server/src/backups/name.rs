@@ -14,11 +14,13 @@ const INDEX_DIGITS: usize = 20;
 
 /// What the name of a backup says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BackupName {
-    pub(super) cluster: ClusterId,
+pub(crate) struct BackupName {
+    /// The cluster.
+    pub(crate) cluster: ClusterId,
     /// The recorded wall time of the state, in milliseconds since 1970.
-    pub(super) wall_ms: u64,
-    pub(super) index: u64,
+    pub(crate) wall_ms: u64,
+    /// The index of the state.
+    pub(crate) index: u64,
 }
 
 impl BackupName {

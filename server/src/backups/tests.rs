@@ -1,5 +1,6 @@
 //! Names and rotation.
 
+use super::directory::{ABANDONED_AFTER, last_taken, remove_abandoned, rotate};
 use super::*;
 
 fn cluster(byte: u8) -> ClusterId {
@@ -34,6 +35,15 @@ fn a_name_says_cluster_time_and_index_and_other_names_say_nothing() {
     ] {
         assert_eq!(BackupName::parse(other), None, "{other}");
     }
+}
+
+#[test]
+fn after_each_failure_the_pause_is_longer_up_to_ten_minutes_and_the_interval() {
+    let hour = Duration::from_secs(3_600);
+    let pauses = [0, 1, 2, 3, 4, 40, u32::MAX].map(|failures| pause(failures, hour).as_secs());
+    assert_eq!(pauses, [60, 120, 240, 480, 600, 600, 600]);
+    assert_eq!(pause(u32::MAX, RETRY_AFTER * 3), RETRY_AFTER * 3);
+    assert_eq!(pause(0, RETRY_AFTER / 2), RETRY_AFTER / 2);
 }
 
 #[test]

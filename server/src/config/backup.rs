@@ -1,6 +1,6 @@
 //! Backups that a node takes on its own, and the backup that a cluster is restored from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence_core::{BackupDigest, Millis, Mode, QUIET_TIME_MAX};
@@ -9,6 +9,7 @@ use super::ConfigError;
 use super::duration;
 use super::given::Given;
 use super::range::in_range;
+use crate::bucket::{Place, UrlError};
 
 /// How often a node may take a backup, in milliseconds: a minute to a week.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 60_000..=7 * 24 * 3_600_000;
@@ -21,10 +22,10 @@ const KEPT_STANDARD: u64 = 48;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backups {
     /// Where they are kept.
-    pub(crate) dir: PathBuf,
+    pub(crate) place: Place,
     /// The time between two.
     pub(crate) every: Duration,
-    /// How many are kept.
+    /// How many a directory keeps; a bucket has rules of its own.
     pub(crate) keep: usize,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Backups {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Restore {
     /// The backup.
-    pub(crate) file: PathBuf,
+    pub(crate) place: Place,
     /// The digest that it must have.
     pub(crate) digest: BackupDigest,
     /// Rules instead of those in the backup.
@@ -55,6 +56,12 @@ pub(super) fn backups(given: &Given) -> Result<Option<Backups>, ConfigError> {
         ];
         return none_without("--backup-dir, which says where they are kept", alone);
     };
+    let place = Place::of(&dir).map_err(|why| no_bucket("backup-dir", &dir, &why))?;
+    if let (Place::Bucket(_), Some(keep)) = (&place, given.backup_keep) {
+        let allowed = "only with a directory: what a bucket keeps, and for how long, is for its \
+                       lifecycle rules to say";
+        return Err(ConfigError::value("backup-keep", keep.to_string(), allowed));
+    }
     let every = given.backup_every.as_deref().unwrap_or("1h");
     let every = in_range(
         "backup-every",
@@ -64,7 +71,7 @@ pub(super) fn backups(given: &Given) -> Result<Option<Backups>, ConfigError> {
     let keep = given.backup_keep.unwrap_or(KEPT_STANDARD);
     let keep = in_range("backup-keep", keep, KEPT)?;
     Ok(Some(Backups {
-        dir,
+        place,
         every: Duration::from_millis(every),
         keep: usize::try_from(keep).unwrap_or(usize::MAX),
     }))
@@ -92,7 +99,8 @@ pub(super) fn restore(given: &Given, mode: Mode) -> Result<Option<Restore>, Conf
         ];
         return none_without("--restore FILE, which they belong to", alone);
     };
-    let shown = file.display().to_string();
+    let place = Place::of_one(&file).map_err(|why| no_bucket("restore", &file, &why))?;
+    let shown = place.to_string();
     let Some(digest) = &given.digest else {
         let allowed = "with --digest: the digest that `ringfence backup` printed, kept in another \
                        place than the file, which cannot prove itself";
@@ -121,12 +129,23 @@ pub(super) fn restore(given: &Given, mode: Mode) -> Result<Option<Restore>, Conf
     }
     let mode = given.access.is_some().then_some(mode);
     Ok(Some(Restore {
-        file,
+        place,
         digest,
         rules: given.rules.clone(),
         mode,
         drill: given.drill.unwrap_or(false),
     }))
+}
+
+/// A URL that names no bucket. What is behind its scheme may have a secret in it, and is not shown.
+fn no_bucket(flag: &'static str, given: &Path, why: &UrlError) -> ConfigError {
+    let given = given.to_string_lossy();
+    let scheme = given.split("://").next().unwrap_or_default();
+    ConfigError::Unusable {
+        flag,
+        offered: format!("{scheme}://…"),
+        why: why.to_string(),
+    }
 }
 
 /// For how long a new cluster grants nothing, if that is said.

@@ -371,19 +371,21 @@ pub(super) struct Given {
     /// How it is logged, to stderr [default: text]
     #[arg(long, env = "RINGFENCE_LOG_FORMAT", value_name = "FORMAT")]
     pub(super) log_format: Option<LogFormat>,
-    /// Where this node keeps backups that it takes on its own; each node needs a directory of its own,
-    /// on another disk than --data-dir [default: it takes none]
-    #[arg(long, env = "RINGFENCE_BACKUP_DIR", value_name = "DIR")]
+    /// Where this node keeps backups that it takes on its own: a directory that no other node uses, on
+    /// another disk than --data-dir, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX,
+    /// with credentials in the variables that the store's own tools take [default: it takes none]
+    #[arg(long, env = "RINGFENCE_BACKUP_DIR", value_name = "DIR|URL")]
     pub(super) backup_dir: Option<PathBuf>,
     /// How often it takes one; 1m to 168h [default: 1h]
     #[arg(long, env = "RINGFENCE_BACKUP_EVERY", value_name = "DURATION")]
     pub(super) backup_every: Option<String>,
-    /// How many of them are kept; the oldest of this cluster go first [default: 48]
+    /// How many of them a directory keeps; the oldest of this cluster go first. A bucket has lifecycle
+    /// rules of its own [default: 48]
     #[arg(long, env = "RINGFENCE_BACKUP_KEEP", value_name = "N")]
     pub(super) backup_keep: Option<u64>,
     /// Form the cluster from this backup: all first members are empty, and all name one digest. A node
     /// that belongs to a cluster ignores it, with a warning; see deploy/RECOVERY.md#all-disks-are-lost
-    #[arg(long, env = "RINGFENCE_RESTORE", value_name = "FILE")]
+    #[arg(long, env = "RINGFENCE_RESTORE", value_name = "FILE|URL")]
     pub(super) restore: Option<PathBuf>,
     /// The digest of --restore, as `ringfence backup` printed it
     #[arg(long, env = "RINGFENCE_DIGEST", value_name = "DIGEST")]

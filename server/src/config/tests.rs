@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use ringfence_core::Mode;
 
 use super::*;
+use crate::bucket::Place;
 
 #[derive(Parser)]
 struct Line {
@@ -346,7 +347,10 @@ fn a_restore_needs_a_file_and_its_digest_and_nothing_of_it_goes_alone() {
     let digest = "ab".repeat(32);
     let restore = config(&format!("--restore /b --digest {digest} --quiet-time 10m"));
     let flags = restore.restore.unwrap();
-    assert_eq!((flags.file, flags.drill), (PathBuf::from("/b"), false));
+    assert_eq!(
+        (flags.place, flags.drill),
+        (Place::Path("/b".into()), false)
+    );
     assert_eq!(flags.digest.to_string(), digest);
     assert_eq!(restore.quiet_time, Some(Millis(600_000)));
     assert_eq!(config("").restore, None);
@@ -397,7 +401,7 @@ fn a_drill_stays_on_loopback_and_keeps_no_quiet_time() {
 }
 
 #[test]
-fn backups_are_taken_by_the_hour_unless_said_and_need_a_directory() {
+fn backups_are_taken_by_the_hour_unless_said_and_need_a_place() {
     let backups = config("--backup-dir /backups").backups.unwrap();
     assert_eq!(backups.every, Duration::from_secs(3_600));
     assert_eq!(backups.keep, 48);
@@ -409,8 +413,32 @@ fn backups_are_taken_by_the_hour_unless_said_and_need_a_directory() {
         ("--backup-keep 3", "only with --backup-dir"),
         ("--backup-dir /b --backup-every 1s", "backup-every"),
         ("--backup-dir /b --backup-keep 0", "backup-keep"),
+        ("--backup-dir s3://b/p --backup-keep 3", "lifecycle rules"),
+        ("--backup-dir https://b/p", "expected s3://BUCKET/KEY"),
     ] {
         let refused = refusal(line);
         assert!(refused.contains(expected), "{line}: {refused}");
+    }
+}
+
+#[test]
+fn a_bucket_of_backups_is_a_url_without_secrets() {
+    let backups = config("--backup-dir s3://b/prod").backups.unwrap();
+    assert_eq!(backups.place.to_string(), "s3://b/prod");
+    let digest = "ab".repeat(32);
+    let restore = config(&format!("--restore gs://b/prod.backup --digest {digest}"));
+    let place = restore.restore.unwrap().place;
+    assert_eq!(place.to_string(), "gs://b/prod.backup");
+    for line in [
+        "--backup-dir s3://id:hunter2@b/prod".to_owned(),
+        format!("--restore az://box/b?sig=hunter2 --digest {digest}"),
+    ] {
+        let refused = refusal(&line);
+        assert!(refused.contains("environment"), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+    for prefix in ["s3://b", "s3://b/prod/"] {
+        let refused = refusal(&format!("--restore {prefix} --digest {digest}"));
+        assert!(refused.contains("names no object"), "{refused}");
     }
 }

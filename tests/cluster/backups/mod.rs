@@ -1,5 +1,7 @@
 //! Backups of real clusters, and clusters that are restored from them.
 
+mod bucket;
+mod parts;
 mod recovered;
 mod restored;
 mod taken;
@@ -184,6 +186,11 @@ async fn grants(cluster: &Cluster, journal: &mut Journal, names: impl Iterator<I
 
 /// What a node says at `/readyz`.
 fn ready(cluster: &Cluster, at: usize) -> String {
+    get(cluster, at, "/readyz")
+}
+
+/// What a node answers there, with the head; empty if it does not.
+fn get(cluster: &Cluster, at: usize, path: &str) -> String {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::net::TcpStream::connect(cluster.http(at)) else {
         return String::new();
@@ -191,9 +198,9 @@ fn ready(cluster: &Cluster, at: usize) -> String {
     stream
         .set_read_timeout(Some(Duration::from_secs(5)))
         .unwrap();
-    let asked = stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
-    if asked.is_ok() {
+    if stream.write_all(request.as_bytes()).is_ok() {
         stream.read_to_string(&mut answer).ok();
     }
     answer

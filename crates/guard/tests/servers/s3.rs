@@ -9,6 +9,7 @@ use std::thread;
 use object_store::aws::AmazonS3Builder;
 use ringfence_guard::s3::S3Store;
 use ringfence_testkit::ports::Port;
+use ringfence_testkit::s3::{KEY, READY, SECRET};
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -18,9 +19,6 @@ use super::machine::Disk;
 use super::process::{self, Process};
 use super::proxy::{self, Hand};
 
-const READY: &str = "service listening on";
-const KEY: &str = "ringfence";
-const SECRET: &str = "a-secret-of-tests";
 const BUCKET: &str = "bucket";
 
 /// How often to look whether it listens.
@@ -68,12 +66,8 @@ impl S3 {
 
     fn command(&self) -> Command {
         let mut command = process::command(&self.program, None, "KILL");
-        command.args(["--access", KEY, "--secret", SECRET]);
-        command.args(["--port", &self.port.address().to_string()]);
-        command.arg("--keep-alive");
-        command.arg("posix");
-        command.arg("--versioning-dir").arg(self.versions_folder());
-        command.arg(self.root());
+        let (root, versions) = (self.root(), self.versions_folder());
+        ringfence_testkit::s3::arguments(&mut command, self.port.address(), &root, &versions);
         command.current_dir(self.directory.path());
         command
     }

@@ -271,13 +271,14 @@ impl<R: Read> Iterator for Records<'_, R> {
 }
 
 /// Bytes on their way, and the digest of those that have passed.
-pub(crate) struct Hashed<T> {
+pub struct Hashed<T> {
     inner: T,
     context: Context,
 }
 
 impl<T> Hashed<T> {
-    pub(crate) fn new(inner: T) -> Self {
+    /// No byte has passed.
+    pub fn new(inner: T) -> Self {
         let context = Context::new(&SHA256);
         Self { inner, context }
     }
@@ -286,7 +287,8 @@ impl<T> Hashed<T> {
         &self.inner
     }
 
-    pub(crate) fn digest(&self) -> BackupDigest {
+    /// The digest of a backup that has these bytes.
+    pub fn digest(&self) -> BackupDigest {
         let digest = self.context.clone().finish();
         let mut bytes = [0; 32];
         // SHA-256 has 32 bytes.

@@ -158,6 +158,11 @@ const CONFINED: &[Confined] = &[
         why: "which name of a certificate counts is decided in one place",
     },
     Confined {
+        prefix: "hyper-rustls",
+        to: &["ringfence"],
+        why: "the machine's authorities are trusted for buckets alone",
+    },
+    Confined {
         prefix: "tokio-rustls",
         to: &["ringfence-tls"],
         why: "what is trusted is decided in one place",

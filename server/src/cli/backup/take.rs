@@ -1,4 +1,4 @@
-//! `ringfence backup FILE`.
+//! `ringfence backup FILE`, or a URL.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tonic::Status;
 
+use super::{no_place, of_bucket};
+use crate::backups::BackupName;
+use crate::bucket::{BucketUrl, Place, Upload};
 use crate::cli::context::Context;
 use crate::cli::{Failure, exit};
 
@@ -28,10 +31,11 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Take {
-    /// Where the backup goes: a file that does not exist yet, or - for standard output
-    #[arg(value_name = "FILE", required = true)]
+    /// Where the backup goes: a file or a URL of an object that does not exist yet, a URL with / at its
+    /// end, or - for standard output
+    #[arg(value_name = "FILE|URL", required = true)]
     file: Option<PathBuf>,
-    /// Replace FILE if it exists
+    /// Replace what is there
     #[arg(long)]
     force: bool,
 }
@@ -40,6 +44,9 @@ pub(super) struct Take {
 enum Target {
     Stdout,
     File(Box<BackupOutput>),
+    Object(Box<Upload>),
+    /// An object whose name is known when the first part has come, and whether it may be replaced.
+    Behind(BucketUrl, bool),
 }
 
 /// A backup that has come to its end.
@@ -55,15 +62,24 @@ impl Take {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let Some(file) = self.file else {
             return Err(Failure::usage(
-                "missing FILE: expected a path, or - for standard output",
+                "missing FILE: expected a path, a URL of an object, or - for standard output",
             ));
         };
-        let to_stdout = file.as_os_str() == STDOUT;
-        let mut target = match to_stdout {
+        let mut target = match file.as_os_str() == STDOUT {
             true => Target::Stdout,
-            false => Target::File(Box::new(create(&file, self.force)?)),
+            false => match Place::of(&file).map_err(|why| no_place(&why))? {
+                Place::Path(file) => Target::File(Box::new(create(&file, self.force)?)),
+                Place::Bucket(url) if url.is_prefix() => Target::Behind(url, self.force),
+                Place::Bucket(url) => Target::begin(url, self.force).await?,
+            },
         };
-        let taken = receive(context, &mut target).await?;
+        let taken = match receive(context, &mut target).await {
+            Ok(taken) => taken,
+            Err(failure) => {
+                target.give_up().await;
+                return Err(failure);
+            }
+        };
         let text = format!("{}", taken.digest);
         let about = format!(
             "-- backup of cluster {} at index {}: {} bytes",
@@ -82,6 +98,17 @@ impl Take {
                 context.output.remark(about);
                 context.output.result(&taken.object(&file), text)?;
             }
+            Target::Object(upload) => {
+                let url = PathBuf::from(upload.url().to_string());
+                let finished = upload.finish(taken.digest).await;
+                finished.map_err(|why| of_bucket(&why))?;
+                context
+                    .output
+                    .remark(format!("{about}, in {}", url.display()));
+                context.output.result(&taken.object(&url), text)?;
+            }
+            // It has come to its end, so it has begun.
+            Target::Behind(..) => return Err(torn("no part of the backup came")),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -125,7 +152,10 @@ async fn receive(context: &Context, target: &mut Target) -> Result<Taken, Failur
             return Err(torn("the stream ended before its last part"));
         };
         bytes += part.data.len() as u64;
-        target.write(&part.data)?;
+        if first.is_none() {
+            target.begun(&part).await?;
+        }
+        target.write(&part.data).await?;
         let about = first.get_or_insert_with(|| part.clone());
         if let Ok(digest) = <[u8; 32]>::try_from(&part.digest[..]) {
             let cluster = wire::cluster_id_from_wire(&about.cluster_id).ok().flatten();
@@ -141,10 +171,37 @@ async fn receive(context: &Context, target: &mut Target) -> Result<Taken, Failur
 }
 
 impl Target {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    async fn begin(url: BucketUrl, replace: bool) -> Result<Self, Failure> {
+        let upload = Upload::begin(url, replace).await;
+        Ok(Self::Object(Box::new(
+            upload.map_err(|why| of_bucket(&why))?,
+        )))
+    }
+
+    /// The first part has come, which says what the backup is of.
+    async fn begun(&mut self, first: &BackupResponse) -> Result<(), Failure> {
+        let Self::Behind(url, replace) = self else {
+            return Ok(());
+        };
+        let cluster = wire::cluster_id_from_wire(&first.cluster_id).ok().flatten();
+        let name = BackupName {
+            cluster: cluster.ok_or_else(|| torn("the node does not say whose backup it is"))?,
+            wall_ms: first.unix_ms,
+            index: first.index,
+        };
+        *self = Self::begin(url.join(&name.to_string()), *replace).await?;
+        Ok(())
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match self {
             Self::Stdout => io::stdout().lock().write_all(bytes),
             Self::File(output) => output.write_all(bytes),
+            Self::Object(upload) => {
+                let written = upload.write(bytes).await;
+                return written.map_err(|why| of_bucket(&why));
+            }
+            Self::Behind(..) => Ok(()),
         };
         written.map_err(|cause| {
             Failure::new(
@@ -153,6 +210,13 @@ impl Target {
                 format!("cannot write the backup: {cause}"),
             )
         })
+    }
+
+    /// Leaves nothing of it; a file goes when it is dropped.
+    async fn give_up(self) {
+        if let Self::Object(upload) = self {
+            upload.abort().await;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! `ringfence backup verify FILE`.
+//! `ringfence backup verify FILE`, or a URL.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ringfence_core::{AccessRecord, BackupDigest};
@@ -8,6 +8,8 @@ use ringfence_raft::{Backup, BackupError};
 use ringfence_services::since_epoch;
 use serde_json::{Value, json};
 
+use super::{no_place, of_bucket};
+use crate::bucket::{self, Place, ReadError};
 use crate::cli::output::Output;
 use crate::cli::{Failure, Global, duration, exit};
 
@@ -15,10 +17,11 @@ use crate::cli::{Failure, Global, duration, exit};
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence backup verify /backups/prod.backup --digest DIGEST
+  ringfence backup verify s3://backups/prod/today.backup --digest DIGEST
   ringfence backup verify /backups/prod.backup --json | jq .age_ms")]
 pub(super) struct Verify {
-    /// The backup
-    #[arg(value_name = "FILE")]
+    /// The backup: a file, or a URL of an object
+    #[arg(value_name = "FILE|URL")]
     file: PathBuf,
     /// The digest that was kept; another file is refused
     #[arg(long, value_name = "DIGEST")]
@@ -26,16 +29,29 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    pub(super) fn run(self, global: &Global) -> Result<ExitCode, Failure> {
-        let backup = Backup::read(&self.file).map_err(|why| bad(&why))?;
-        let backup = match self.digest {
-            Some(digest) => backup.expect(&self.file, digest).map_err(|why| bad(&why))?,
-            None => backup,
+    pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        let backup = match Place::of_one(&self.file).map_err(|why| no_place(&why))? {
+            Place::Path(file) => read(&file, self.digest).map_err(|why| bad(&why))?,
+            Place::Bucket(url) => {
+                let read = bucket::read(&url, self.digest).await;
+                read.map_err(|why| match why {
+                    ReadError::Bucket(why) => of_bucket(&why),
+                    ReadError::Backup(why) => bad(&why),
+                })?
+            }
         };
         let now = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
         let age = now.saturating_sub(backup.contents.header.wall.0);
         Output::new(global).result(&object(&backup, age), text(&backup, age))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn read(file: &Path, digest: Option<BackupDigest>) -> Result<Backup, BackupError> {
+    let backup = Backup::read(file)?;
+    match digest {
+        Some(digest) => backup.expect(file, digest),
+        None => Ok(backup),
     }
 }
 

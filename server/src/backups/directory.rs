@@ -1,0 +1,88 @@
+//! Backups in a directory of this machine: the newest ones stay.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use ringfence_core::{BackupDigest, ClusterId, Frozen};
+use ringfence_raft::{BackupOutput, write_backup};
+use tracing::info;
+
+use super::name::BackupName;
+
+/// How long nothing was written to an unfinished backup that no process writes any more.
+pub(super) const ABANDONED_AFTER: Duration = Duration::from_secs(3_600);
+
+/// Writes one, and removes the oldest beyond so many.
+pub(super) fn write(
+    state: &Frozen,
+    name: BackupName,
+    dir: &Path,
+    keep: usize,
+) -> io::Result<BackupDigest> {
+    std::fs::create_dir_all(dir)?;
+    // First: they may be what fills the file system.
+    remove_abandoned(dir, name.cluster, ABANDONED_AFTER)?;
+    let path = dir.join(name.to_string());
+    // The same index is the same state, so the file that is there already will do as well.
+    let mut output = BackupOutput::create(&path, true)?;
+    write_backup(state, &mut output)?;
+    let digest = output.finish()?;
+    rotate(dir, name.cluster, keep)?;
+    Ok(digest)
+}
+
+/// Removes the oldest backups of this cluster beyond so many. Other files, those of other clusters
+/// among them, are never touched.
+pub(super) fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
+    let mut own = own_backups(dir, cluster)?;
+    own.sort_unstable_by_key(|name| (name.wall_ms, name.index));
+    let beyond = own.len().saturating_sub(keep);
+    for name in &own[..beyond] {
+        match std::fs::remove_file(dir.join(name.to_string())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes unfinished backups of this cluster to which nothing was written for so long: the process
+/// that wrote them was killed.
+pub(super) fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let name = file.to_str().and_then(BackupOutput::partial_of);
+        let name = name.and_then(BackupName::parse);
+        if name.is_none_or(|name| name.cluster != cluster) {
+            continue;
+        }
+        // A file that is gone by now has been finished, and one from the future is not old.
+        let Ok(written) = entry.metadata().and_then(|file| file.modified()) else {
+            continue;
+        };
+        if written.elapsed().is_ok_and(|age| age >= after) {
+            std::fs::remove_file(entry.path())?;
+            info!(file = %entry.path().display(), "an unfinished backup was removed");
+        }
+    }
+    Ok(())
+}
+
+fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
+    let mut own = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let name = name.to_str().and_then(BackupName::parse);
+        own.extend(name.filter(|name| name.cluster == cluster));
+    }
+    Ok(own)
+}
+
+/// When the newest backup of this cluster was taken, since the Unix epoch.
+pub(super) fn last_taken(dir: &Path, cluster: ClusterId) -> Option<Duration> {
+    let own = own_backups(dir, cluster).ok()?;
+    let newest = own.into_iter().map(|name| name.wall_ms).max()?;
+    Some(Duration::from_millis(newest))
+}

@@ -1,0 +1,91 @@
+//! Backups in a bucket. Which of them stay is for the rules of the bucket to say.
+
+use std::io::{self, BufWriter, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringfence_core::{BackupDigest, ClusterId, Frozen};
+use ringfence_raft::write_backup;
+use tokio::sync::mpsc;
+
+use super::name::BackupName;
+use crate::bucket::{BucketError, BucketUrl, Upload, names};
+
+/// How much of a backup is passed on at a time, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+/// How many pieces are ahead of the upload.
+const PIECES_AHEAD: usize = 2;
+
+/// Writes one behind this URL.
+pub(super) async fn write(
+    state: Frozen,
+    name: BackupName,
+    url: &BucketUrl,
+) -> io::Result<BackupDigest> {
+    let (pieces, mut reader) = mpsc::channel(PIECES_AHEAD);
+    let writing = tokio::task::spawn_blocking(move || {
+        let pieces = BufWriter::with_capacity(PIECE_BYTES, Pieces(pieces));
+        write_backup(&state, pieces)
+    });
+    // The same index is the same state, so the object that is there already will do as well.
+    let mut upload = Upload::begin(url.join(&name.to_string()), true)
+        .await
+        .map_err(io::Error::other)?;
+    let mut refused = Ok(());
+    while let Some(piece) = reader.recv().await {
+        refused = upload.write(&piece).await;
+        if refused.is_err() {
+            break;
+        }
+    }
+    // The writer stops, if it has not come to its end.
+    drop(reader);
+    let written = writing.await.map_err(io::Error::other);
+    let written = refused.map_err(io::Error::other).and(written?);
+    match written {
+        Ok(digest) => {
+            upload.finish(digest).await.map_err(io::Error::other)?;
+            Ok(digest)
+        }
+        Err(error) => {
+            upload.abort().await;
+            Err(error)
+        }
+    }
+}
+
+/// When the newest backup of this cluster behind this URL was taken, since the Unix epoch, if that was
+/// `within` so long before `now`. Older ones are not looked for: a bucket may have years of them.
+pub(super) async fn last_taken(
+    url: &BucketUrl,
+    cluster: ClusterId,
+    now: Duration,
+    within: Duration,
+) -> Result<Option<Duration>, BucketError> {
+    let oldest = BackupName {
+        cluster,
+        wall_ms: u64::try_from(now.saturating_sub(within).as_millis()).unwrap_or(u64::MAX),
+        index: 0,
+    };
+    let found = names(url, &oldest.to_string()).await?;
+    let own = found.iter().filter_map(|name| BackupName::parse(name));
+    let own = own.filter(|name| name.cluster == cluster);
+    let newest = own.map(|name| name.wall_ms).max();
+    Ok(newest.map(Duration::from_millis))
+}
+
+/// The bytes on their way to the upload, from a thread that may block.
+struct Pieces(mpsc::Sender<Bytes>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = Bytes::copy_from_slice(bytes);
+        let sent = self.0.blocking_send(piece);
+        sent.map_err(|_| io::Error::other("the upload is over"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! What sends the requests of a bucket's client: HTTP/1.1, over TLS unless the environment allows
+//! other connections.
+//!
+//! The authorities of the machine are trusted, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. A
+//! machine that has none, as the image of Ringfence, trusts those of Mozilla, which are in the binary.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper_rustls::builderstates::{WantsSchemes, WantsTlsConfig};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector as Tcp;
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::TokioExecutor;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use tokio::time::timeout;
+
+use crate::duration;
+
+/// How long a connection may take. The client of a machine's identity asks for less: it is only there
+/// in a cloud.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long an answer may take, with the time in which the request is sent: a part of an upload at
+/// 90 KB/s.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long no byte of an answer's body may come.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Makes clients with connections of their own.
+#[derive(Debug)]
+pub(super) struct Connections;
+
+#[derive(Debug)]
+struct Sender(Client<HttpsConnector<Tcp>, HttpRequestBody>);
+
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came for {0:?}")]
+struct Silent(Duration);
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "SSL_CERT_FILE and SSL_CERT_DIR name no certificate of an authority ({0}); name a PEM file that \
+     this user may read, or unset them for the authorities of the machine"
+)]
+struct NoAuthorities(std::io::Error);
+
+impl HttpConnector for Connections {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let plain = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let within = options.get_config_value(&ClientConfigKey::ConnectTimeout);
+        let within = within.and_then(|text| duration::parse(&text).ok());
+        let mut tcp = Tcp::new();
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(within.unwrap_or(CONNECT_MAX).min(CONNECT_MAX)));
+        // `https://` is for what is around it.
+        tcp.enforce_http(false);
+        let tls = trusting().map_err(|error| object_store::Error::Generic {
+            store: "bucket",
+            source: Box::new(error),
+        })?;
+        let tls = match plain.is_some_and(|allowed| allowed == "true") {
+            true => tls.https_or_http(),
+            false => tls.https_only(),
+        };
+        let tls = tls.enable_http1().wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new()).build(tls);
+        Ok(HttpClient::new(Sender(client)))
+    }
+}
+
+/// Who is trusted.
+fn trusting() -> Result<HttpsConnectorBuilder<WantsSchemes>, NoAuthorities> {
+    let builder = HttpsConnectorBuilder::<WantsTlsConfig>::new;
+    match builder().with_native_roots() {
+        Ok(tls) => Ok(tls),
+        // What an operator has chosen is not replaced by something else.
+        Err(error) if chosen() => Err(NoAuthorities(error)),
+        Err(_) => Ok(builder().with_webpki_roots()),
+    }
+}
+
+/// Whether the environment says who is trusted.
+fn chosen() -> bool {
+    ["SSL_CERT_FILE", "SSL_CERT_DIR"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for Sender {
+    fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(answered(self.0.request(request)))
+    }
+}
+
+async fn answered(answer: ResponseFuture) -> Result<HttpResponse, HttpError> {
+    let answered = timeout(ANSWER_MAX, answer).await;
+    let answered =
+        answered.map_err(|_| HttpError::new(HttpErrorKind::Timeout, Silent(ANSWER_MAX)))?;
+    let response = answered.map_err(|error| {
+        let kind = match error.is_connect() {
+            true => HttpErrorKind::Connect,
+            false => HttpErrorKind::Interrupted,
+        };
+        HttpError::new(kind, error)
+    })?;
+    Ok(response.map(|body| {
+        let frames = stream::unfold(body, async |mut body| {
+            let frame = match timeout(SILENCE_MAX, body.frame()).await {
+                Ok(frame) => {
+                    frame?.map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error))
+                }
+                Err(_) => {
+                    let silent = Silent(SILENCE_MAX);
+                    Err(HttpError::new(HttpErrorKind::Timeout, silent))
+                }
+            };
+            Some((frame, body))
+        });
+        // The end of a body is looked for more than once.
+        HttpResponseBody::new(StreamBody::new(Box::pin(frames.fuse())))
+    }))
+}
