@@ -23,7 +23,7 @@ pub(crate) async fn cluster(nodes: usize) -> Cluster {
     Cluster::start(of(nodes, Options::default())).await
 }
 
-/// As [`cluster`], with no other cluster of this process beside it.
+/// As [`cluster`], while no other cluster of this process runs.
 pub(crate) async fn cluster_alone(nodes: usize) -> Cluster {
     Cluster::start(of(nodes, Options::alone())).await
 }
@@ -41,7 +41,7 @@ pub(crate) async fn behind_proxies(nodes: usize) -> (Cluster, Vec<Proxy>) {
     behind_proxies_with(of(nodes, Options::default())).await
 }
 
-/// As [`behind_proxies`], with no other cluster of this process beside it.
+/// As [`behind_proxies`], while no other cluster of this process runs.
 pub(crate) async fn behind_proxies_alone(nodes: usize) -> (Cluster, Vec<Proxy>) {
     behind_proxies_with(of(nodes, Options::alone())).await
 }

@@ -82,7 +82,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A plain cluster of three with no other cluster of this process beside it.
+    /// A plain cluster of three that runs while no other cluster of this process does.
     #[must_use]
     pub fn alone() -> Self {
         Self {

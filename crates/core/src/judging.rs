@@ -28,7 +28,7 @@ use crate::state::Frozen;
 
 impl Frozen {
     /// As [`Frozen::authenticate`] for this caller, `None` if nothing was proven of it. Where rights bind,
-    /// who knows the secret of another principal's session hears no more of its end than of its life.
+    /// who knows the secret of another principal's session hears as little of its end as of its life.
     ///
     /// # Errors
     /// As [`Frozen::authenticate`], and [`Rejection::OtherPrincipal`] for an ended session of another.

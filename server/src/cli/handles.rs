@@ -1,5 +1,5 @@
 //! Texts that repeat what was typed, without the secrets of session handles in it: a handle that is
-//! malformed, or stands in the wrong place, may be one whose secret is whole.
+//! malformed, or is in the wrong place, may be one whose secret is whole.
 
 /// The fewest characters behind a number and a dot that are not shown.
 const SECRET_MIN: usize = 8;

@@ -79,7 +79,7 @@ pub(crate) fn refuse(mut error: clap::Error) -> ExitCode {
 }
 
 /// What clap says first, in one line. Behind it stand guesses, the usage and the name of the help. It
-/// repeats what was typed or stands in the environment, and logs keep it.
+/// repeats what was typed or set in the environment, and logs keep it.
 fn what_is_wrong(error: &clap::Error) -> String {
     let text = without_secrets(&error.to_string());
     let first = text.split("\n\n").next().unwrap_or_default();
