@@ -4,6 +4,7 @@
 use std::env;
 
 use http::Uri;
+use url::Url;
 
 use super::error::{BucketError, Means};
 use super::url::{BucketUrl, Kind};
@@ -102,7 +103,8 @@ fn fits(text: &str) -> bool {
 
 /// Whether a path can be put behind it.
 fn is_base(text: &str) -> bool {
-    let Ok(uri) = text.parse::<Uri>() else {
+    // It reads an address both ways, and takes for granted that it can.
+    let (Ok(uri), Ok(_)) = (text.parse::<Uri>(), Url::parse(text)) else {
         return false;
     };
     let scheme = uri
@@ -128,6 +130,16 @@ mod tests {
                 "expected https://HOST",
             ),
             ("AWS_ENDPOINT", "not a url", "expected https://HOST"),
+            (
+                "AWS_ENDPOINT_URL",
+                "http://h:99999",
+                "expected https://HOST",
+            ),
+            (
+                "AWS_ENDPOINT_URL",
+                "http://1.2.3.999",
+                "expected https://HOST",
+            ),
             (
                 "AWS_ENDPOINT_URL_S3",
                 "https://id:hunter2@store",
