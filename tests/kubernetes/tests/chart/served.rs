@@ -80,9 +80,14 @@ async fn two_releases_are_installed_side_by_side_and_one_leaves_the_other() {
     let kubeconfig = kubeconfig.to_str().unwrap();
     let at = ["--kubeconfig", kubeconfig, "--namespace", &namespace];
     let dev = values("dev");
+    // The policy of a mirror of all namespaces would judge the floors of other tests.
+    let mirror = |release| format!("--set=mirror.namespace={namespace}-{release}");
     for release in ["blue", "green"] {
-        let chart = chart();
-        let own = ["install", release, &chart, &dev];
+        plane
+            .make_namespace(&format!("{namespace}-{release}"))
+            .await;
+        let (chart, mirror) = (chart(), mirror(release));
+        let own = ["install", release, &chart, &dev, &mirror];
         let told = helm.run(&[&own[..], &at].concat()).unwrap();
         let wait = format!("rollout status statefulset/{release}-ringfence");
         assert!(told.contains(&wait), "{told}");
@@ -96,19 +101,21 @@ async fn two_releases_are_installed_side_by_side_and_one_leaves_the_other() {
     let green = "statefulset.apps/green-ringfence\n";
     assert_eq!(sets(), format!("{blue}{green}"));
 
-    let upgrade = ["upgrade", "blue", &chart(), &dev, "--set=replicas=5"];
+    let (mirror, five) = (mirror("blue"), "--set=replicas=5");
+    let upgrade = ["upgrade", "blue", &chart(), &dev, &mirror, five];
     helm.run(&[&upgrade[..], &at].concat()).unwrap();
     helm.run(&[&["uninstall", "blue"][..], &at].concat())
         .unwrap();
     assert_eq!(sets(), green);
-    // Objects of the whole Kubernetes go with their release alone.
-    let words = ["get", "clusterroles,clusterrolebindings", "--output=name"];
+    // Objects outside the namespace go with their release alone.
+    let outside = "clusterroles,clusterrolebindings,roles,rolebindings";
+    let words = ["get", outside, "--all-namespaces", "--output=name"];
     let left = plane.kubectl(&words, "");
     let of = |release: &str| {
         let name = format!("/{namespace}.{release}-ringfence.");
         left.lines().filter(|line| line.contains(&name)).count()
     };
-    assert_eq!((of("blue"), of("green")), (0, 5), "{left}");
+    assert_eq!((of("blue"), of("green")), (0, 7), "{left}");
 }
 
 /// A Lease that looks like a floor of the mirror.
