@@ -6,6 +6,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::{
     MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
@@ -13,6 +14,7 @@ use object_store::{
 use ringfence_core::BackupDigest;
 use ringfence_raft::Hashed;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::error::{Asked, BucketError, Means};
 use super::store::open;
@@ -21,6 +23,9 @@ use super::url::BucketUrl;
 /// The bytes of a part: the least that S3 takes. One is filled while another one is on its way, so an
 /// upload has two of them in memory.
 const PART_BYTES: usize = 5 << 20;
+
+/// How long an upload that is given up waits for the part on its way.
+const UNDERWAY_MAX: Duration = Duration::from_secs(10);
 
 /// A backup on its way into a bucket.
 ///
@@ -160,7 +165,10 @@ impl Upload {
 
     /// Leaves nothing of it in the bucket, if the store still answers.
     pub(crate) async fn abort(mut self) {
-        if let Some(sending) = self.sending.take() {
+        // A part that reaches the store behind the abort would stay.
+        if let Some(mut sending) = self.sending.take()
+            && timeout(UNDERWAY_MAX, &mut sending).await.is_err()
+        {
             sending.abort();
         }
         if let Some(parts) = &mut self.parts
