@@ -59,7 +59,8 @@ func (s *scripted) Stream(stream grpc.BidiStreamingServer[pb.ClientMessage, pb.S
 		defer cancel()
 		for {
 			message, err := stream.Recv()
-			if err != nil {
+			// What arrives behind a break has no answer.
+			if err != nil || ctx.Err() != nil {
 				return
 			}
 			for _, frame := range message.GetFrames() {
