@@ -25,6 +25,8 @@ pub struct Connection {
     place: Place,
     /// `None` once it has been cut off.
     cut_off: Option<CutOff>,
+    /// Resolves when it has to break.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     silence: Silence,
     stalled: Option<Pin<Box<Sleep>>>,
     write_stall_max: Duration,
@@ -53,6 +55,7 @@ impl Connection {
             socket,
             place,
             cut_off: Some(cut_off),
+            end: None,
             silence: Silence::First {
                 beginning: Beginning::new(limits.first_bytes, limits.or_short_head),
                 until: Box::pin(sleep(limits.first_bytes_max)),
@@ -63,6 +66,17 @@ impl Connection {
         }
     }
 
+    /// The same connection, which breaks when `end` resolves: reads fail with
+    /// [`io::ErrorKind::ConnectionAborted`].
+    #[must_use]
+    pub fn until(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        let end: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(end);
+        Self {
+            end: Some(end),
+            ..self
+        }
+    }
+
     /// The certificates (DER) that the other side showed in the handshake, where they were verified;
     /// its own first. None without TLS, or if it showed none.
     #[must_use]
@@ -70,10 +84,15 @@ impl Connection {
         self.socket.certificates()
     }
 
-    /// Whether this connection was asked to make room.
+    /// Whether this connection was asked to make room, or has to break.
     fn is_cut_off(&mut self, cx: &mut Context<'_>) -> bool {
-        let cut = self.cut_off.as_mut();
-        if cut.is_none_or(|cut| Pin::new(cut).poll(cx).is_ready()) {
+        let Some(cut) = self.cut_off.as_mut() else {
+            return true;
+        };
+        let end = self.end.as_mut();
+        if Pin::new(cut).poll(cx).is_ready()
+            || end.is_some_and(|end| end.as_mut().poll(cx).is_ready())
+        {
             self.cut_off = None;
         }
         self.cut_off.is_none()

@@ -1,20 +1,15 @@
 //! The peer port.
 
-use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use ringfence_proto::raft::peers_server::{Peers, PeersServer};
-use ringfence_tls::{Acceptor, Connection as Accepted, Port, PortFigures, PortLimits};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ringfence_tls::{Acceptor, Port, PortFigures, PortLimits};
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::listen::listen;
 use super::{
@@ -70,9 +65,14 @@ impl PeerServer {
         };
         let limits = PortLimits::http2(PEER_CONNECTIONS_MAX);
         let port = Port::new("peer", listener, tls, limits, figures);
-        let incoming = port
-            .incoming()
-            .map(move |accepted| io::Result::Ok(Connection::new(accepted?, stop.clone())));
+        // Each breaks when the node stops. tonic runs each on a task that no other code can end, and
+        // a peer that still had one would go on talking to a node that is gone, even when the next one
+        // listens on the same port.
+        let incoming = port.incoming().map(move |accepted| {
+            let stop = stop.clone();
+            let stopped = async move { drop(stop.stopped().await) };
+            accepted.map(|accepted| accepted.until(stopped))
+        });
         let served = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -100,77 +100,4 @@ fn serve_at_place(address: SocketAddr, service: PeersServer<impl Peers>) {
         })
     };
     let _ = place::ask(|place| place.serve(&address.to_string(), Arc::new(answer)));
-}
-
-/// An accepted connection that breaks when the node stops. tonic runs each on a task that no other
-/// code can end, and a peer that still had one would go on talking to a node that is gone, even
-/// when the next one listens on the same port.
-struct Connection {
-    stream: Accepted,
-    /// `None` once the node has stopped.
-    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl Connection {
-    fn new(stream: Accepted, stop: StopSignal) -> Self {
-        let stopped = Box::pin(async move { drop(stop.stopped().await) });
-        Self {
-            stream,
-            stopped: Some(stopped),
-        }
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        // A connection is always waiting to be read, so this is enough to notice.
-        let stopped = self.stopped.as_mut();
-        if stopped.is_none_or(|stopped| stopped.as_mut().poll(cx).is_ready()) {
-            self.stopped = None;
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
 }
