@@ -1,6 +1,5 @@
 //! Pods that sessions are bound to.
 
-use bytes::Bytes;
 use ringfence_core::{
     ClusterTime, Command, OpenForPod, OpenId, Pod, PodSeen, PodText, PodUid, Secret,
 };
@@ -28,19 +27,6 @@ pub fn open_command_from_wire(mut open: v1::OpenRequest) -> Result<Command, Refu
         identity: check::identity(&open.identity, "identity")?,
         pod: pod_from_wire(&pod)?,
     }))
-}
-
-/// An `Open` for a Pod.
-#[must_use]
-pub fn open_for_pod_to_wire(open: &OpenForPod) -> v1::OpenRequest {
-    v1::OpenRequest {
-        id: Bytes::copy_from_slice(open.id.as_bytes()),
-        secret: Bytes::copy_from_slice(open.secret.as_bytes()),
-        seen_cluster_time_ms: open.seen.map(|time| time.0),
-        ttl_ms: None,
-        identity: open.identity.as_str().into(),
-        pod: Some(pod_to_wire(&open.pod)),
-    }
 }
 
 /// A Pod.
