@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message;
 use ringfence_proto::v1::{Acknowledged, KeepAliveRequest, SessionHandle};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::IntoStreamingRequest;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
-use tonic::{IntoStreamingRequest, Status};
 
 use crate::attackers::{connect, largest};
 use crate::measure::Stage;
 use crate::no_window::bomb;
+use crate::raw::Raw;
 
 /// What a node may take beside what it takes when it is quiet: the 32 MiB of the connection, its windows,
 /// a buffer for each stream, messages that are being decoded to be refused, and what an allocator keeps.
@@ -41,47 +41,6 @@ const LARGE_MAX: u64 = 100 << 20;
 const STREAMS: usize = 64;
 const UNDER_WAY: usize = 64;
 
-/// Messages that are encoded already: in a build without optimization that takes longer than to send them.
-#[derive(Default)]
-struct Encoded;
-
-impl Codec for Encoded {
-    type Encode = Bytes;
-    type Decode = usize;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Encoded {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Encoded {
-    type Item = usize;
-    type Error = Status;
-
-    /// The bytes of an answer.
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<usize>, Status> {
-        let bytes = from.remaining();
-        from.advance(bytes);
-        Ok(Some(bytes))
-    }
-}
-
 /// Asks again and again on a stream, with so many requests under way, and reads every answer.
 pub(crate) async fn asks_on(
     channel: Channel,
@@ -98,7 +57,7 @@ pub(crate) async fn asks_on(
         .streaming(
             ReceiverStream::new(asked).into_streaming_request(),
             path,
-            Encoded,
+            Raw,
         )
         .await;
     let mut answers = answers.unwrap().into_inner();

@@ -13,5 +13,6 @@ mod keep_alives;
 mod many_leases;
 mod measure;
 mod no_window;
+mod raw;
 mod refused;
 mod sockets;

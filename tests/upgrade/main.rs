@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_proto::v1::Reason;
-use ringfence_tests::{Caller, Cluster, Load, Options, Session, Shape, Signal, server};
+use ringfence_tests::{Caller, Cluster, Load, Options, Session, Shape, Signal};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
