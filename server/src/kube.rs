@@ -4,12 +4,10 @@ use std::convert::Infallible;
 
 use ringfence_core::{Event, LeaseName};
 use ringfence_kube::{Client, LeaseSnapshot, Metrics, Mirror, Naming, Source};
-use ringfence_raft::{EventFeed, Node, Position, Role};
+use ringfence_raft::{Batch, EventFeed, Node, Position};
 use tokio::sync::watch;
-use tracing::info;
 
-/// How many events are taken at once.
-const BATCH: usize = 1_000;
+use crate::leading::{follow, while_leading};
 
 /// Mirrors leases to Kubernetes whenever `node` leads, until it is stopping.
 pub(crate) async fn mirror(
@@ -17,53 +15,32 @@ pub(crate) async fn mirror(
     client: Client,
     naming: Naming,
     metrics: Metrics,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
-    let mut status = node.watch_status();
-    loop {
-        let led = status.wait_for(|status| status.role == Role::Leader && status.serving);
-        tokio::select! {
-            led = led => if led.is_err() {
-                return;
-            },
-            _ = stopping.wait_for(|stopping| *stopping) => return,
-        }
+    let mirror = || async {
         // A run remembers what it wrote; what it does not know any more, the next one finds out.
         let source = Local(node.clone());
         let mirror = Mirror::new(source, client.clone(), naming.clone(), metrics.clone());
         let feed = node.events();
         let from = feed.head();
         tokio::select! {
-            never = mirror.run() => match never {},
-            never = note_changes(&mirror, feed, from) => match never {},
-            _ = status.wait_for(|status| status.role != Role::Leader) => {
-                info!("no longer the leader: another node mirrors");
-            }
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            never = mirror.run() => never,
+            never = note_changes(&mirror, feed, from) => never,
         }
-    }
+    };
+    while_leading(&node, stopping, "mirrors", mirror).await;
 }
 
-/// Tells the mirror of every change that this node applies.
-async fn note_changes(mirror: &Mirror<Local>, mut feed: EventFeed, mut at: Position) -> Infallible {
-    loop {
-        match feed.since(at, BATCH) {
-            Ok(batch) => {
-                let changed = batch.events.iter().filter_map(|(_, event)| changed(event));
-                changed.for_each(|lease| mirror.note(lease));
-                at = at.max(batch.upto);
-                if batch.events.len() == BATCH {
-                    continue;
-                }
-            }
-            Err(_) => {
-                at = feed.head();
-                mirror.note_all();
-                continue;
-            }
+/// Notes every lease in the mirror that this node changes.
+async fn note_changes(mirror: &Mirror<Local>, feed: EventFeed, from: Position) -> Infallible {
+    let note = |batch: Option<&Batch>| match batch {
+        Some(batch) => {
+            let changed = batch.events.iter().filter_map(|(_, event)| changed(event));
+            changed.for_each(|lease| mirror.note(lease));
         }
-        feed.changed().await;
-    }
+        None => mirror.note_all(),
+    };
+    follow(feed, from, note).await
 }
 
 fn changed(event: &Event) -> Option<&LeaseName> {

@@ -19,6 +19,7 @@ mod hangup;
 mod http;
 mod identify;
 mod kube;
+mod leading;
 mod lease_api;
 mod leave;
 mod limits;

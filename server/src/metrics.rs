@@ -12,12 +12,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use ringfence_core::{EndCause, Event};
-use ringfence_raft::Node;
+use ringfence_raft::{Batch, Node};
 use ringfence_services::Pool;
 use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
 use crate::identify::IdentifyLayer;
+use crate::leading::follow;
 use crate::progress::Progress;
 
 pub(crate) use self::certificates::{Certificates, validities};
@@ -112,23 +113,14 @@ impl Metrics {
 
     /// Counts the grants and ends that `node` applies, for as long as it lives.
     pub(crate) async fn count_transitions(self: Arc<Self>, node: Node) {
-        const BATCH: usize = 1_000;
-        let mut feed = node.events();
-        let mut at = feed.head();
-        loop {
-            match feed.since(at, BATCH) {
-                Ok(batch) => {
-                    batch.events.iter().for_each(|(_, event)| self.count(event));
-                    at = batch.upto;
-                    if batch.events.len() == BATCH {
-                        continue;
-                    }
-                }
-                // What was missed stays uncounted; a rate over it is wrong once.
-                Err(_) => at = feed.head(),
-            }
-            feed.changed().await;
-        }
+        let feed = node.events();
+        let from = feed.head();
+        // What was missed stays uncounted; a rate over it is wrong once.
+        let count = |batch: Option<&Batch>| {
+            let events = batch.into_iter().flat_map(|batch| &batch.events);
+            events.for_each(|(_, event)| self.count(event));
+        };
+        match follow(feed, from, count).await {}
     }
 
     fn count(&self, event: &Event) {
