@@ -25,11 +25,21 @@ async fn told(stream: &mut Streaming<v1::WatchResponse>) -> v1::WatchResponse {
     }
 }
 
-fn watch(prefix: &str, from: Option<v1::Position>) -> v1::WatchRequest {
+fn request(prefix: &str, from: Option<v1::Position>) -> v1::WatchRequest {
     v1::WatchRequest {
         prefix: prefix.to_owned(),
         from,
     }
+}
+
+/// A watch that begins.
+async fn watch(
+    api: &mut Api,
+    prefix: &str,
+    from: Option<v1::Position>,
+) -> Streaming<v1::WatchResponse> {
+    let begun = api.leases.watch(request(prefix, from)).await;
+    begun.unwrap().into_inner()
 }
 
 #[tokio::test]
@@ -40,12 +50,7 @@ async fn a_watch_begins_with_the_present_and_goes_on_with_every_change() {
     let first = api.acquire(&alice, 1, "a/1").await.unwrap();
     api.acquire(&alice, 2, "b").await.unwrap();
 
-    let mut events = api
-        .leases
-        .watch(watch("a/", None))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(&mut api, "a/", None).await;
     let present = next(&mut events).await;
     let [
         v1::WatchEvent {
@@ -79,19 +84,13 @@ async fn a_watch_goes_on_behind_the_position_it_had_reached() {
     let (node, _dir) = single().await;
     let mut api = Api::of(&node).await;
     let alice = api.open("alice").await;
-    let mut events = api
-        .leases
-        .watch(watch("", None))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(&mut api, "", None).await;
     let position = next(&mut events).await.position.unwrap();
     drop(events);
     let one = api.acquire(&alice, 1, "one").await.unwrap();
     let two = api.acquire(&alice, 2, "two").await.unwrap();
 
-    let again = watch("", Some(position));
-    let mut events = api.leases.watch(again).await.unwrap().into_inner();
+    let mut events = watch(&mut api, "", Some(position)).await;
     let mut granted = Vec::new();
     while granted.len() < 2 {
         granted.extend(told(&mut events).await.events);
@@ -103,8 +102,7 @@ async fn a_watch_goes_on_behind_the_position_it_had_reached() {
     assert_eq!(tokens.collect::<Vec<_>>(), [one.token, two.token]);
 
     // From within: behind the first of the two.
-    let between = watch("", granted[0].position.clone());
-    let mut events = api.leases.watch(between).await.unwrap().into_inner();
+    let mut events = watch(&mut api, "", granted[0].position.clone()).await;
     assert_eq!(told(&mut events).await.events, granted[1..]);
 }
 
@@ -113,12 +111,7 @@ async fn the_position_moves_on_without_events() {
     let (node, _dir) = single().await;
     let mut api = Api::of(&node).await;
     let _alice = api.open("alice").await;
-    let mut events = api
-        .leases
-        .watch(watch("", None))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(&mut api, "", None).await;
 
     let mut indices = Vec::new();
     while indices.len() < 3 {
@@ -144,7 +137,7 @@ async fn a_position_of_another_cluster_is_refused() {
 
     let refused = api
         .leases
-        .watch(watch("", Some(elsewhere)))
+        .watch(request("", Some(elsewhere)))
         .await
         .unwrap_err();
 
@@ -153,12 +146,7 @@ async fn a_position_of_another_cluster_is_refused() {
 
 /// What a watch from `from` is refused with.
 async fn refused_from(api: &mut Api, from: v1::Position) -> v1::Reason {
-    let mut events = api
-        .leases
-        .watch(watch("", Some(from)))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(api, "", Some(from)).await;
     let message = timeout(PATIENCE, events.message()).await;
     let status = message.expect("an answer in time").unwrap_err();
     refusal(&status).reason
@@ -169,12 +157,7 @@ async fn a_position_that_the_log_never_had_is_refused() {
     let (node, _dir) = single().await;
     let mut api = Api::of(&node).await;
     let alice = api.open("alice").await;
-    let mut events = api
-        .leases
-        .watch(watch("", None))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(&mut api, "", None).await;
     let position = next(&mut events).await.position.unwrap();
     assert!(position.term > 0, "{position:?}");
     api.acquire(&alice, 1, "one").await.unwrap();
@@ -196,8 +179,7 @@ async fn a_position_that_the_log_never_had_is_refused() {
         term: 0,
         ..position
     };
-    let again = watch("", Some(without_term));
-    let mut events = api.leases.watch(again).await.unwrap().into_inner();
+    let mut events = watch(&mut api, "", Some(without_term)).await;
     assert_eq!(told(&mut events).await.events.len(), 1);
 }
 
@@ -232,12 +214,7 @@ async fn a_watch_does_not_go_on_in_silence_when_the_disks_were_rolled_back() {
         let name = format!("lost/{number}");
         api.acquire(&alice, number, &name).await.unwrap();
     }
-    let mut events = api
-        .leases
-        .watch(watch("", None))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut events = watch(&mut api, "", None).await;
     let position = loop {
         if let Some(position) = next(&mut events).await.position {
             break position;
