@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use ringfence_client::{AcquireError, Client, HeldLease, Session};
+use ringfence_client::{AcquireError, HeldLease, Session};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
-    Act, Cluster, alone, client, eventually, is_acquire, is_release, served, session, unavailable,
-    within,
+    Act, Cluster, alone, client, eventually, is_acquire, is_release, served, served_within,
+    session, unavailable, within,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -150,14 +150,7 @@ async fn a_cancel_goes_on_until_its_credential_is_accepted() {
 /// a request is waited for.
 #[tokio::test]
 async fn nothing_that_was_dropped_is_forgotten_for_want_of_numbers() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = Client::builder()
-        .endpoints([node.address()])
-        .request_timeout(Duration::from_millis(200))
-        .connect()
-        .await
-        .unwrap();
+    let (cluster, node, client) = served_within(Duration::from_millis(200)).await;
     let session = session(&client, WAIT).await;
     let mut leases = Vec::new();
     for number in 0..300 {

@@ -28,6 +28,12 @@ async fn stepped(node: &Node) -> (Arc<SteppedClock>, Client) {
     (clock, client)
 }
 
+/// Waits until the loss of the grant with this token is acknowledged.
+async fn acknowledged(cluster: &Cluster, token: u64) {
+    let acknowledged = || cluster.model().acknowledged.contains(&token);
+    eventually("the acknowledgement", acknowledged).await;
+}
+
 #[tokio::test]
 async fn a_suspended_machine_wakes_up_without_its_leases() {
     let cluster = Cluster::new();
@@ -112,10 +118,7 @@ async fn a_revoked_grant_is_lost_and_its_loss_acknowledged() {
     assert!(!revoked.is_valid());
     assert!(kept.is_valid());
     let token = revoked.token().get();
-    eventually("the acknowledgement", || {
-        cluster.model().acknowledged.contains(&token)
-    })
-    .await;
+    acknowledged(&cluster, token).await;
     assert!(session.is_live());
 }
 
@@ -139,10 +142,7 @@ async fn a_loss_is_acknowledged_once_the_work_under_the_grant_has_ended() {
 
     drop(second);
     let token = revoked.token().get();
-    eventually("the acknowledgement", || {
-        cluster.model().acknowledged.contains(&token)
-    })
-    .await;
+    acknowledged(&cluster, token).await;
     assert!(session.is_live());
 }
 
@@ -167,10 +167,7 @@ async fn a_grant_listed_as_lost_before_its_answer_is_never_held() {
         matches!(ended, AcquireError::Ended(Loss::GrantEnded { .. })),
         "{ended:?}"
     );
-    eventually("the acknowledged loss", || {
-        cluster.model().acknowledged.contains(&1)
-    })
-    .await;
+    acknowledged(&cluster, 1).await;
 }
 
 #[tokio::test]
@@ -222,10 +219,7 @@ async fn each_attachment_of_a_session_hears_of_losses() {
 
     let loss = within("the loss", lease.lost()).await;
     assert!(loss.to_string().contains("revoked by bob"), "{loss}");
-    eventually("the acknowledgement", || {
-        cluster.model().acknowledged.contains(&token)
-    })
-    .await;
+    acknowledged(&cluster, token).await;
     assert!(session.is_live() && attached.is_live());
 }
 

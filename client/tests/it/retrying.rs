@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ringfence_client::{
-    AcquireError, CallError, Client, LeaseName, OpenError, ReleaseError, SessionOptions, unstable,
+    AcquireError, CallError, LeaseName, OpenError, ReleaseError, SessionOptions, unstable,
 };
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::client_frame::Body as Ask;
@@ -12,8 +12,8 @@ use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{ListSessionsRequest, Reason};
 
 use crate::support::{
-    Act, Cluster, alone, client, eventually, is_acquire, is_open, is_release, session, unavailable,
-    within,
+    Act, Cluster, alone, client, eventually, is_acquire, is_open, is_release, served_within,
+    session, unavailable, within,
 };
 
 fn number_of(ask: &Ask) -> u64 {
@@ -151,14 +151,7 @@ async fn a_refusal_is_an_answer() {
 
 #[tokio::test]
 async fn what_was_never_sent_is_unavailable_and_what_was_is_unknown() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = Client::builder()
-        .endpoints([node.address()])
-        .request_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
+    let (_cluster, node, client) = served_within(Duration::from_millis(300)).await;
     let name = LeaseName::parse("db").unwrap();
     node.script(|ask| matches!(ask, Ask::Get(_)), Act::Swallow, 1);
 
@@ -176,14 +169,7 @@ async fn what_was_never_sent_is_unavailable_and_what_was_is_unknown() {
 
 #[tokio::test]
 async fn once_open_an_outcome_stays_open() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = Client::builder()
-        .endpoints([node.address()])
-        .request_timeout(Duration::from_millis(400))
-        .connect()
-        .await
-        .unwrap();
+    let (cluster, node, client) = served_within(Duration::from_millis(400)).await;
     let session = session(&client, Duration::from_secs(60)).await;
     let lease = session.acquire("db").send().await.unwrap();
     // The first try was done; that later ones were not says nothing about it.
@@ -199,14 +185,7 @@ async fn once_open_an_outcome_stays_open() {
 
 #[tokio::test]
 async fn a_unary_status_without_our_details_is_unknown() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = Client::builder()
-        .endpoints([node.address()])
-        .request_timeout(Duration::from_millis(200))
-        .connect()
-        .await
-        .unwrap();
+    let (_cluster, _node, client) = served_within(Duration::from_millis(200)).await;
 
     let list = unstable::unary(&client, |channel| async move {
         SessionsClient::new(channel)
