@@ -11,7 +11,7 @@ import page
 import psycopg
 import pytest
 import stores
-from holders import Holder, Missing, Recipe, build_all
+from holders import ALL, Holder, Missing, Recipe, build
 
 Start = Callable[[str], Holder]
 
@@ -24,8 +24,11 @@ def without(missing: Missing) -> None:
 
 
 @pytest.fixture(scope="session")
-def built() -> dict[str, Future[list[str]]]:
-    return build_all()
+def built(request: pytest.FixtureRequest) -> dict[str, Future[list[str]]]:
+    """The recipes of the tests that were asked for."""
+    calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    asked = {call["recipe"].name for call in calls}
+    return build([recipe for recipe in ALL if recipe.name in asked])
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import page
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-WORK = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "recipes"
+WORK = ROOT / "target/recipes"
 # Seconds for a build, which may fetch a driver, and for an answer; a busy machine is slow.
 BUILT = 600
 PATHS = ("/usr/local/go/bin", "/usr/lib/go/bin", str(pathlib.Path.home() / ".cargo/bin"))
@@ -111,10 +111,10 @@ IN_S3 = Recipe("boto3", "python", "python", "recipe.py")
 ALL = [*IN_POSTGRES, IN_REDIS, IN_S3]
 
 
-def build_all() -> dict[str, Future[list[str]]]:
-    """Builds all beside each other: some fetch while others compile."""
+def build(recipes: list[Recipe]) -> dict[str, Future[list[str]]]:
+    """Builds them beside each other: some fetch while others compile."""
     pool = ThreadPoolExecutor(len(ALL))
-    built = {recipe.name: pool.submit(recipe.command) for recipe in ALL}
+    built = {recipe.name: pool.submit(recipe.command) for recipe in recipes}
     pool.shutdown(wait=False)
     return built
 

@@ -62,7 +62,12 @@ def amount(connection: psycopg.Connection) -> int:
     return int(row[0])
 
 
-in_postgres = pytest.mark.parametrize("recipe", IN_POSTGRES, ids=lambda recipe: recipe.name)
+def of(*recipes: Recipe) -> pytest.MarkDecorator:
+    """Runs a test for each of these recipes."""
+    return pytest.mark.parametrize("recipe", recipes, ids=[recipe.name for recipe in recipes])
+
+
+in_postgres = of(*IN_POSTGRES)
 
 
 @in_postgres
@@ -80,7 +85,7 @@ def test_a_change_that_commits_too_early_writes_nothing_behind_a_newer_holder(
     old, new = start("old"), start("new")
     assert old.ask("advance", 8) == "done"
     # Its transaction is over, and with it what was admitted. It does not know.
-    assert old.ask("pause", 8, 666) == "paused"
+    assert old.ask("end", 8, 666) == "paused"
     assert new.ask("advance", 9) == "done"
     assert new.ask("write", 9, 102) == "done"
     assert old.ask("go on").startswith("failed")
@@ -89,6 +94,28 @@ def test_a_change_that_commits_too_early_writes_nothing_behind_a_newer_holder(
     assert old.ask("write", 8, 666) == "stale"
     assert new.ask("write", 9, 103) == "done"
     assert amount(database) == 103
+
+
+@in_postgres
+def test_a_change_whose_connection_has_ended_goes_on_by_no_other_one(
+    recipe: Recipe, starter: Starter, database: psycopg.Connection
+) -> None:
+    start = starter(recipe, address(database, recipe))
+    old = start("old")
+    assert old.ask("advance", 8) == "done"
+    assert old.ask("pause", 8, 666) == "paused"
+    # As `idle_in_transaction_session_timeout` ends it: until then it has the mark.
+    database.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+        "AND pid <> pg_backend_pid()"
+    )
+    new = start("new")
+    assert new.ask("advance", 9) == "done"
+    assert new.ask("write", 9, 102) == "done"
+    assert old.ask("go on").startswith("failed")
+    # Some pools connect again by now.
+    assert old.ask("write", 8, 666) != "done"
+    assert amount(database) == 102
 
 
 @in_postgres
@@ -109,6 +136,15 @@ def test_a_write_that_the_server_rolled_back_is_not_reported_as_done(
     assert holder.ask("aborted", 8, 666).startswith("failed")
     assert amount(database) == 100
     assert holder.ask("write", 8, 101) == "done"
+
+
+@of(*[recipe for recipe in IN_POSTGRES if recipe.name == "JDBC"])
+def test_with_savepoints_of_its_own_the_driver_writes_nothing(
+    recipe: Recipe, starter: Starter, database: psycopg.Connection
+) -> None:
+    holder = starter(recipe, address(database, recipe) + "&autosave=always")("holder")
+    assert "MISSING_FENCE" in holder.ask("write", 8, 666), "the page warns of it"
+    assert amount(database) == 100
 
 
 def test_one_statement_admits_and_writes_or_does_neither(database: psycopg.Connection) -> None:
@@ -135,13 +171,15 @@ def test_an_admission_within_the_statement_of_the_write_is_left_out_by_the_serve
     assert amount(database) == 666, "the page warns of it"
 
 
-def test_in_redis_the_stale_holder_writes_nothing(starter: Starter, redis: int) -> None:
+@of(IN_REDIS)
+def test_in_redis_the_stale_holder_writes_nothing(recipe: Recipe, starter: Starter, redis: int) -> None:
     with Redis(port=redis) as store:
-        overtaking(starter(IN_REDIS, str(redis)), lambda: int(store.get("{bank/interest}:balance") or 100))
+        overtaking(starter(recipe, str(redis)), lambda: int(store.get("{bank/interest}:balance") or 100))
 
 
-def test_in_s3_the_stale_holder_writes_nothing(starter: Starter, s3: str) -> None:
-    start = starter(IN_S3, s3)
+@of(IN_S3)
+def test_in_s3_the_stale_holder_writes_nothing(recipe: Recipe, starter: Starter, s3: str) -> None:
+    start = starter(recipe, s3)
     store = boto3.client(
         "s3", endpoint_url=s3, region_name="us-east-1", aws_access_key_id="ringfence", aws_secret_access_key="secret"
     )

@@ -52,6 +52,13 @@ func carryOut(ctx context.Context, pool *pgxpool.Pool, command string, token uin
 		})
 	case "pause":
 		return write(ctx, pool, token, func(tx pgx.Tx) error {
+			fmt.Println("paused")
+			lines.Scan()
+			_, err := tx.Exec(ctx, update, value)
+			return err
+		})
+	case "end":
+		return write(ctx, pool, token, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "COMMIT"); err != nil {
 				return err
 			}

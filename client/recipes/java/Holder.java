@@ -30,6 +30,10 @@ final class Holder {
             case "advance" -> Fenced.advance(connection, lease, token);
             case "write" -> Fenced.write(connection, lease, token, write -> update(write, value));
             case "pause" -> Fenced.write(connection, lease, token, write -> {
+                pause();
+                update(write, value);
+            });
+            case "end" -> Fenced.write(connection, lease, token, write -> {
                 // As a library does that takes the connection for its own.
                 write.commit();
                 pause();

@@ -5,6 +5,9 @@ import { STALE, advance, write } from './recipe.mjs';
 
 const LEASE = 'bank/interest';
 const pool = new pg.Pool({ connectionString: process.argv[2], max: 1 });
+// Connections that end while they are idle are none of this program's errors.
+pool.on('error', () => {});
+pool.on('connect', (client) => client.on('error', () => {}));
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const update = (client, value) => client.query('UPDATE balance SET amount = $1', [value]);
 
@@ -12,6 +15,12 @@ const commands = {
   advance: (token) => advance(pool, LEASE, token),
   write: (token, value) => write(pool, LEASE, token, (client) => update(client, value)),
   pause: (token, value) =>
+    write(pool, LEASE, token, async (client) => {
+      console.log('paused');
+      await lines.next();
+      await update(client, value);
+    }),
+  end: (token, value) =>
     write(pool, LEASE, token, async (client) => {
       await client.query('COMMIT');
       console.log('paused');

@@ -1,8 +1,11 @@
 """A holder that a test commands: `RECIPE STORE`, then one command a line, one answer a line.
 
-    advance TOKEN        write TOKEN VALUE        and where the store has transactions, or a read and a
-    pause TOKEN VALUE    aborted TOKEN VALUE      write: see the functions of each recipe below
-    past TOKEN VALUE
+    advance TOKEN
+    write TOKEN VALUE
+    pause TOKEN VALUE      the same, with a pause before the change
+    end TOKEN VALUE        the same, and before the pause the change ends its transaction
+    aborted TOKEN VALUE    the change overlooks the error of a statement
+    past TOKEN VALUE       the change alone, without the recipe
 
 The answers are `done`, `stale`, `failed: WHY`, and `paused`, behind which any line lets it go on. `recipe`
 is the block of the page.
@@ -33,10 +36,13 @@ def psycopg_commands(store: str) -> tuple[type[Exception], dict[str, Command]]:
     def write(value: str) -> Callable[[psycopg.Connection], object]:
         return lambda connection: connection.execute(update, (value,))
 
-    def ended(connection: psycopg.Connection, value: str) -> None:
-        connection.execute("COMMIT")
+    def paused(connection: psycopg.Connection, value: str) -> None:
         pause()
         connection.execute(update, (value,))
+
+    def ended(connection: psycopg.Connection, value: str) -> None:
+        connection.execute("COMMIT")
+        paused(connection, value)
 
     def overlooked(connection: psycopg.Connection, value: str) -> None:
         connection.execute(update, (value,))
@@ -48,7 +54,8 @@ def psycopg_commands(store: str) -> tuple[type[Exception], dict[str, Command]]:
     return StaleFence, {
         "advance": lambda token, _: recipe.advance(connection, token),
         "write": lambda token, value: recipe.write(connection, token, write(value)),
-        "pause": lambda token, value: recipe.write(connection, token, lambda c: ended(c, value)),
+        "pause": lambda token, value: recipe.write(connection, token, lambda c: paused(c, value)),
+        "end": lambda token, value: recipe.write(connection, token, lambda c: ended(c, value)),
         "aborted": lambda token, value: recipe.write(connection, token, lambda c: overlooked(c, value)),
         "past": lambda _, value: write(value)(connection),
     }

@@ -40,6 +40,14 @@ async fn carry_out(
         }
         "pause" => {
             recipe::write(pool, LEASE, token, async |write| {
+                println!("paused");
+                lines.next_line().await?;
+                update(write, value).await
+            })
+            .await
+        }
+        "end" => {
+            recipe::write(pool, LEASE, token, async |write| {
                 sqlx::raw_sql("COMMIT").execute(&mut *write).await?;
                 println!("paused");
                 lines.next_line().await?;
