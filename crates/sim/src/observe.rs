@@ -177,6 +177,29 @@ pub enum Observation {
     },
     /// A case that is to occur came about.
     Case(&'static str),
+    /// A process that runs client-go's election was answered that it holds the lease.
+    ElectorHolds {
+        /// Which process.
+        elector: u32,
+        /// The token of the answer.
+        token: u64,
+    },
+    /// Its loop has ended, or the process has: it has lost leadership, and knows it.
+    ElectorEnded {
+        /// Which process.
+        elector: u32,
+    },
+    /// A watch of Lease objects went on, at some node.
+    ObjectsWatched {
+        /// The version that it had come to.
+        from: u64,
+        /// The version of that node.
+        to: u64,
+        /// What it shows from there on.
+        shown: String,
+        /// What the node lists.
+        listed: String,
+    },
     /// A client process came up, and may open sessions.
     ClientUp {
         /// Which client.

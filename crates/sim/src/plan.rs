@@ -13,6 +13,7 @@ use crate::random::Random;
 use crate::setup::Setup;
 use crate::workload::Pace;
 use crate::workload::administrator::{Course, Rights};
+use crate::workload::elector::Times;
 
 /// How far clocks are set off where the bound is not kept: 20 %.
 const PPM_BEYOND: i32 = 200_000;
@@ -43,6 +44,8 @@ pub struct Plan {
     pub clients: u32,
     /// How many watchers there are.
     pub watchers: u32,
+    /// How many processes run client-go's election at the Lease endpoint.
+    pub electors: u32,
     /// The leases.
     pub leases: Vec<String>,
     /// The TTLs of sessions.
@@ -94,6 +97,7 @@ impl Plan {
         self.setup.nodes = CALM.0;
         self.setup.timing = Timing::default();
         self.clients = CALM.1;
+        self.electors = 0;
         self.faults.clear();
         self.rights = None;
         self.bounds = bounds(&self.faults, &self.setup.timing);
@@ -143,12 +147,14 @@ impl Plan {
             .map(|ttl| pace.of(ttl))
             .collect();
         let longest = ttls.iter().max().copied().unwrap_or_default();
+        let longest = longest.max(Times::of(pace).ttl());
         Self {
             seed,
             bounds: bounds(&faults, &setup.timing),
             setup,
             clients,
             watchers: u32::try_from(random.within(0..3)).unwrap_or_default(),
+            electors: electors(&mut chance.fork("electors")),
             leases: leases(&mut random),
             zombies_per_mille: random.within(0..600),
             // With half of the acquires there, a quarter of all.
@@ -194,6 +200,12 @@ fn ttls(random: &mut Random) -> Vec<Duration> {
     let count = random.within(1..4);
     let ttl = |_| Duration::from_millis(random.within(1_000..7_000));
     (0..count).map(ttl).collect()
+}
+
+/// In most runs there is an election, in some with one candidate: what it lost is still free when it
+/// wakes.
+fn electors(random: &mut Random) -> u32 {
+    u32::try_from(random.within(0..5)).unwrap_or_default()
 }
 
 fn leases(random: &mut Random) -> Vec<String> {

@@ -19,6 +19,8 @@ use crate::plan::Plan;
 use crate::runner;
 use crate::trace::Trace;
 use crate::workload::administrator::{Administrator, Course};
+use crate::workload::election::Election;
+use crate::workload::object_watcher::ObjectWatcher;
 use crate::workload::operator::Operator;
 use crate::workload::sealing::STORES;
 use crate::workload::thief::Thief;
@@ -177,6 +179,12 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
         .for_each(|client| session::begin(client, &work));
 
     let mut beside = JoinSet::new();
+    let mut election = JoinSet::new();
+    if plan.electors > 0 {
+        let of = Election::new(world, plan.electors, plan.pace, recorder);
+        election.spawn(of.disturb(plan.pace));
+        beside.spawn(ObjectWatcher::new(world, recorder).watch(plan.pace));
+    }
     for number in 1..=plan.watchers {
         beside.spawn(Watcher::new(world, number, "", recorder).watch());
     }
@@ -208,6 +216,7 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     {
         robbed.abort_all();
     }
+    election.shutdown().await;
     recorder.see(Observation::Phase(Phase::Quiet));
     for client in &clients {
         client.kill();
@@ -253,7 +262,7 @@ fn named(played: &Played) -> BTreeMap<String, u64> {
         named.insert(format!("took {row}"), *count);
     }
     for (case, count) in &counts.cases {
-        named.insert(format!("rights: {case}"), *count);
+        named.insert(format!("case: {case}"), *count);
     }
     named
 }

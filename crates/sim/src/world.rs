@@ -208,13 +208,45 @@ impl World {
         A: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
+        self.call_what(from, to, SimNode::handle, ask).await
+    }
+
+    /// The same for what serves the node's clients.
+    pub(crate) async fn call_services<T, F, A>(
+        &self,
+        from: &Machine,
+        to: usize,
+        ask: F,
+    ) -> Result<T, Lost>
+    where
+        F: Fn(ringfence_services::Context) -> A + Send + Sync + 'static,
+        A: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.call_what(from, to, SimNode::services, ask).await
+    }
+
+    async fn call_what<W, T, F, A>(
+        &self,
+        from: &Machine,
+        to: usize,
+        what: fn(&SimNode) -> Option<W>,
+        ask: F,
+    ) -> Result<T, Lost>
+    where
+        W: Send + 'static,
+        F: Fn(W) -> A + Send + Sync + 'static,
+        A: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
         let ask = Arc::new(ask);
         let to = self.node(to);
         if self.net().doubles(from.id(), to.machine().id()) {
-            let _detached = tokio::spawn(self.clone().carry(from.id(), to.clone(), ask.clone()));
+            let doubled = self.clone().carry(from.id(), to.clone(), what, ask.clone());
+            let _detached = tokio::spawn(doubled);
         }
         let (tell, answer) = oneshot::channel();
-        let carried = self.clone().carry(from.id(), to, ask);
+        let carried = self.clone().carry(from.id(), to, what, ask);
         let _detached = tokio::spawn(async move {
             // The caller may have gone.
             tell.send(carried.await).ok();
@@ -222,18 +254,25 @@ impl World {
         answer.await.unwrap_or(Err(Lost::Unknown))
     }
 
-    async fn carry<T, F, A>(self, from: MachineId, to: SimNode, ask: Arc<F>) -> Result<T, Lost>
+    async fn carry<W, T, F, A>(
+        self,
+        from: MachineId,
+        to: SimNode,
+        what: fn(&SimNode) -> Option<W>,
+        ask: Arc<F>,
+    ) -> Result<T, Lost>
     where
-        F: Fn(Node) -> A + Send + Sync + 'static,
+        W: Send + 'static,
+        F: Fn(W) -> A + Send + Sync + 'static,
         A: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
         let there = to.machine().id();
         self.net().travel(from, there).await;
-        let answer = match to.handle() {
+        let answer = match what(&to) {
             None => Err(Lost::NotThere),
-            Some(node) => {
-                let asked = to.machine().spawn(async move { ask(node).await });
+            Some(what) => {
+                let asked = to.machine().spawn(async move { ask(what).await });
                 asked.await.map_err(|_| Lost::Unknown)
             }
         };

@@ -1,5 +1,6 @@
 //! What must hold after each single entry, checked over the log of the whole cluster by those who
-//! know the records of the state: I2, I3, I7 to I13, I16, I20, I21, I24, I37 to I41 and I43.
+//! know the records of the state: I2, I3, I7 to I13, I16, I20, I21, I24, I37 to I41, I43 and
+//! E1 to E3.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

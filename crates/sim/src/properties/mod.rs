@@ -44,6 +44,9 @@
 //! | I42 | only its owner keeps a session alive | `its_owner_keeps_alive.rs` |
 //! | I43 | what operators do is allowed to them | `every_entry.rs` |
 //! | I44 | what an operator changes is listed among the acts, and what changes nothing is not | `every_entry.rs` |
+//! | E1 | an elector is granted no second term inside its first one | `elections_keep_their_terms.rs`, `every_entry.rs` |
+//! | E2 | only the process that holds a term of a Lease object renews and releases it | `every_entry.rs` |
+//! | E3 | versions of objects neither fall nor repeat, and a resumed watch ends in the listed state | `objects_are_watched_whole.rs`, `every_entry.rs` |
 //!
 //! I27 and I28 are promises about what does not exist yet: holders that yield.
 //!
@@ -54,6 +57,7 @@ mod acknowledged_is_kept;
 mod admitted_tokens_rise;
 mod beliefs_do_not_overlap;
 mod cluster_time_is_true;
+mod elections_keep_their_terms;
 mod ends_have_a_reason;
 mod equal_states;
 mod every_entry;
@@ -72,6 +76,7 @@ mod nobody_is_forgotten;
 mod node_ids_are_unique;
 mod not_done_stays_undone;
 mod numbers_are_remembered;
+mod objects_are_watched_whole;
 mod one_holder;
 mod one_log;
 mod only_the_holder;
@@ -209,6 +214,8 @@ impl Suite {
             Box::<a_live_majority_is_left::ALiveMajorityIsLeft>::default(),
             Box::<ends_have_a_reason::EndsHaveAReason>::default(),
             Box::<its_owner_keeps_alive::ItsOwnerKeepsAlive>::default(),
+            Box::<elections_keep_their_terms::ElectionsKeepTheirTerms>::default(),
+            Box::<objects_are_watched_whole::ObjectsAreWatchedWhole>::default(),
             Box::<every_entry::EveryEntry>::default(),
         ];
         Self { properties }

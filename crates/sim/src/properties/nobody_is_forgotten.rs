@@ -19,6 +19,8 @@ pub(super) struct NobodyIsForgotten {
     granted_at: BTreeMap<u64, At>,
     ended: BTreeSet<u64>,
     ttls: BTreeMap<u64, Duration>,
+    /// The token of each elector that leads.
+    leading: BTreeMap<u32, u64>,
     /// Tokens that are believed in, or were until some moment.
     believed: BTreeMap<u64, Option<At>>,
     /// Who opened a session, as their answers reported.
@@ -39,6 +41,15 @@ impl Property for NobodyIsForgotten {
             }
             Observation::BeliefEnded { belief, until, .. } => {
                 self.believed.insert(belief.token, Some(*until));
+            }
+            Observation::ElectorHolds { elector, token } => {
+                self.leading.insert(*elector, *token);
+                self.believed.insert(*token, None);
+            }
+            Observation::ElectorEnded { elector } => {
+                if let Some(token) = self.leading.remove(elector) {
+                    self.believed.insert(token, Some(at));
+                }
             }
             Observation::Phase(Phase::Liveness) => self.well_since = Some(at),
             Observation::Phase(Phase::Quiet) => {
@@ -80,6 +91,13 @@ impl NobodyIsForgotten {
             self.ttls.insert(opened.session.get(), ttl);
         }
         self.held.take(applied);
+        // The session of a term of a Lease object is opened by no entry of its own.
+        if let Outcome::Object(written) = &applied.outcome
+            && let Some((_, ttl)) = written.held
+            && let Some((session, _)) = self.held.of(written.object.name.as_str())
+        {
+            self.ttls.insert(session, Duration::from_millis(ttl.0));
+        }
         let orphan = self
             .held
             .0

@@ -70,6 +70,8 @@ impl OnlyTheHolder {
                     };
                     request.session == *session && asked == name && with == token
                 }
+                // Of a term, by its own process: see E2 among the invariants of every entry.
+                Command::WriteObject(write) => write.name == *name,
                 _ => false,
             },
             EndCause::Closed => match command {

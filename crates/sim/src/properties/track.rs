@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringfence_core::{Command, Entry, Event, Outcome, Rejection};
+use ringfence_core::{Command, Entry, Event, LeaseName, Outcome, Rejection};
 
 use crate::observe::Applied;
 
@@ -20,6 +20,8 @@ pub(super) struct Life {
 #[derive(Default)]
 pub(super) struct Lives {
     pub(super) living: BTreeMap<u64, Life>,
+    /// The sessions of the newest terms of Lease objects.
+    terms: BTreeMap<LeaseName, u64>,
     pub(super) time: u64,
     term: u64,
     term_start: u64,
@@ -60,6 +62,28 @@ impl Lives {
                 if opened.repeated {
                     self.sign(session);
                 } else {
+                    self.living.insert(session, life);
+                }
+            }
+            // A term of a Lease object is a session of its own.
+            (Command::WriteObject(_), Outcome::Object(written)) => {
+                let holder = written.held.and_then(|(token, ttl)| {
+                    let session = self.terms.get(&written.object.name).copied();
+                    let begun = events.iter().find_map(|event| match event {
+                        Event::Granted(granted) if granted.token == token => {
+                            Some(granted.session.get())
+                        }
+                        _ => None,
+                    });
+                    Some((begun.or(session)?, ttl))
+                });
+                if let Some((session, ttl)) = holder {
+                    self.terms.insert(written.object.name.clone(), session);
+                    let life = Life {
+                        ttl: ttl.0,
+                        seen: self.time,
+                        term: self.term,
+                    };
                     self.living.insert(session, life);
                 }
             }

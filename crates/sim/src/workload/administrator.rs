@@ -16,6 +16,7 @@ use crate::callers::Credential;
 use crate::machine::Machine;
 use crate::random::Random;
 use crate::workload::Pace;
+use crate::workload::elector::ACCOUNTS;
 use crate::world::World;
 
 /// How long rights stay as they are.
@@ -125,6 +126,11 @@ impl Administrator {
                 changes.push(AccessChange::AddToken(token(of, &mut random)));
             }
         }
+        changes.push(AccessChange::AddRule(Rule {
+            principals: PrincipalPattern::parse(ACCOUNTS).expect("a pattern as it is named"),
+            verb: Verb::Acquire,
+            names: Some(NamePattern::parse("k8s/{namespace}/*").expect("as it is named")),
+        }));
         if self.rights.course == Course::Bound {
             changes.push(AccessChange::SetMode(Mode::Enforced));
         }
@@ -181,7 +187,10 @@ impl Administrator {
         match random.within(0..100) {
             0..=29 => AccessChange::AddRule(rule(&who, Verb::Acquire, names)),
             30..=49 => {
-                let of_clients = |rule: &&Rule| rule.verb == Verb::Acquire;
+                let of_clients = |rule: &&Rule| {
+                    let exact = matches!(rule.principals, PrincipalPattern::Exact(_));
+                    rule.verb == Verb::Acquire && exact
+                };
                 let rules: Vec<&Rule> = access.rules().filter(of_clients).collect();
                 match random.pick(&rules) {
                     Some(rule) => AccessChange::RemoveRule((*rule).clone()),

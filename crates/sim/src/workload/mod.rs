@@ -8,9 +8,14 @@
 //! - [`watcher`] follows what is granted, from node to node.
 //! - [`administrator`] changes rights.
 //! - [`thief`] asks in the name of others.
+//! - [`elector`] runs client-go's election at the Lease endpoint, [`election`] disturbs it, and
+//!   [`object_watcher`] watches the objects.
 
 pub mod administrator;
+pub mod election;
+pub mod elector;
 pub mod holder;
+pub mod object_watcher;
 pub mod operator;
 pub mod sealing;
 pub mod session;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod each_fault;
+mod elections;
 mod kept;
 mod repeats;
 mod restore;
