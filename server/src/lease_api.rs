@@ -72,6 +72,13 @@ impl Answer {
         }
     }
 
+    /// The same with another status, and with what was wrong with the request.
+    fn with(mut self, status: StatusCode, warnings: Vec<String>) -> Self {
+        self.status = status;
+        self.warnings.splice(..0, warnings);
+        self
+    }
+
     fn response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;

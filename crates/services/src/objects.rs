@@ -212,6 +212,16 @@ impl ObjectService {
         })
     }
 
+    /// Whether the lease is held otherwise than through its object, as far as this node knows.
+    #[must_use]
+    pub fn is_held_by_session(&self, name: &LeaseName) -> bool {
+        self.context.node.read(|machine| {
+            let object = machine.object(name);
+            object.is_some_and(|object| object.holder.is_some())
+                && machine.object_term(name).is_none()
+        })
+    }
+
     /// Whether the caller may write this lease, as far as this node knows: its holder and who may
     /// acquire it, and for [`Verb::Revoke`] who may end the grant of another one.
     ///

@@ -13,6 +13,7 @@ use ringfence_core::{
 };
 use ringfence_lease_api::accept::{Form, form};
 use ringfence_lease_api::body::{self, Target};
+use ringfence_lease_api::lease::Spec;
 use ringfence_lease_api::metadata::{Stored, check_own};
 use ringfence_lease_api::options::{DeleteOptions, Include, WriteOptions};
 use ringfence_lease_api::patch::Patch;
@@ -40,6 +41,10 @@ const FENCE: HeaderName = HeaderName::from_static("ringfence-fence");
 const VALID_FOR: HeaderName = HeaderName::from_static("ringfence-valid-for");
 /// What a process sends with its first write: it knows nothing of an earlier term.
 const NEW_TERM: HeaderName = HeaderName::from_static("ringfence-new-term");
+
+/// The warning to a holder that may not give back what it holds.
+const NOT_ALONE: &str = "the token names no Pod, so other processes may have it: it renews this lease \
+                         and cannot release it; project a token into the Pod";
 
 /// A write that is under way.
 struct Writing<'a> {
@@ -79,11 +84,7 @@ impl LeaseApi {
             Why::Moved => Failure::already_exists(&key.name),
             Why::Failed(failure) => failure,
         })?;
-        Ok(Answer {
-            status: StatusCode::CREATED,
-            warnings: parsed.warnings,
-            ..answer
-        })
+        Ok(answer.with(StatusCode::CREATED, parsed.warnings))
     }
 
     pub(super) async fn update(
@@ -120,11 +121,7 @@ impl LeaseApi {
         };
         let put = self.put(&writing, present.as_ref(), &parsed.lease, &options);
         let answer = put.await.map_err(|why| why.failure(&key))?;
-        Ok(Answer {
-            status,
-            warnings: parsed.warnings,
-            ..answer
-        })
+        Ok(answer.with(status, parsed.warnings))
     }
 
     pub(super) async fn patch(
@@ -164,11 +161,7 @@ impl LeaseApi {
                         Some(_) => StatusCode::OK,
                         None => StatusCode::CREATED,
                     };
-                    return Ok(Answer {
-                        status,
-                        warnings: patched.warnings,
-                        ..answer
-                    });
+                    return Ok(answer.with(status, patched.warnings));
                 }
                 Err(Why::Moved) if !patch.binds() && tries < TRIES_MAX => {}
                 Err(why) => return Err(why.failure(&key)),
@@ -279,9 +272,10 @@ impl LeaseApi {
         let metadata = ObjectMetadata::new(&stored);
         let metadata = metadata.map_err(|why| Failure::not_allowed(&key.name, &why.to_string()))?;
         // A free object is shown with times of its own, which are no writer's.
-        let unchanged = shown
-            .as_ref()
-            .is_some_and(|shown| shown.spec == wanted.spec);
+        let unchanged = shown.as_ref().is_some_and(|shown| {
+            let native = || self.objects.is_held_by_session(&writing.name);
+            shown.spec == wanted.spec || (was_shown_before(shown, wanted) && native())
+        });
         let spec = match unchanged {
             true => None,
             false => Some(writing.spec(wanted)?),
@@ -297,7 +291,15 @@ impl LeaseApi {
         let written = self
             .write(writing, version, write, options.timeout_ms)
             .await?;
-        Ok(self.answer_of(&written, form))
+        let mut answer = self.answer_of(&written, form);
+        let held = present.and_then(|object| object.holder.as_ref());
+        let granted = written
+            .held
+            .filter(|(token, _)| held.map(|(_, held)| held) != Some(token));
+        if granted.is_some() && writing.asked.caller.pod().is_none() {
+            answer.warnings.push(NOT_ALONE.to_owned());
+        }
+        Ok(answer)
     }
 
     /// Refuses a caller that may not write the lease, before anything of it is compared.
@@ -348,6 +350,21 @@ impl LeaseApi {
         let done = done.map_err(|_| Failure::timeout("the write may be done yet"))?;
         done.map_err(|refused| writing.refused(&refused, seconds))
     }
+}
+
+/// Whether this may be the spec of an earlier read, beside other metadata. While a session holds a
+/// lease, the time of its last renewal moves without a version. Shown times are whole milliseconds, and
+/// an elector writes no metadata beside its renewal: neither is taken for the other.
+fn was_shown_before(shown: &Lease, wanted: &Lease) -> bool {
+    let as_now = Spec {
+        renew_time: shown.spec.renew_time,
+        ..wanted.spec.clone()
+    };
+    let earlier = wanted.spec.renew_time.is_some_and(|renewed| {
+        let range = shown.spec.acquire_time..=shown.spec.renew_time;
+        range.contains(&Some(renewed)) && renewed.micros() % 1_000 == 0
+    });
+    earlier && as_now == shown.spec && Stored::of(shown) != Stored::of(wanted)
 }
 
 /// The duration that a write asks for, if it names a holder.

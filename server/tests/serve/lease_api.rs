@@ -399,31 +399,6 @@ async fn a_lease_that_a_session_holds_is_read_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_candidate_learns_how_long_the_lease_is_held() {
-    let node = Secured::start().await;
-    let one = node.principal("one", &[("acquire", "k8s/shop/*")]);
-    let two = node.principal("two", &[("acquire", "k8s/shop/*")]);
-    let made = node.ask(Some(&one), "POST", LEASES, Some(&web("one")));
-    assert_eq!(made.status, 201, "{}", made.body);
-    let mut taken = web("two");
-    taken["metadata"]["resourceVersion"] = made.body["metadata"]["resourceVersion"].clone();
-    for path in [WEB.to_owned(), format!("{WEB}?dryRun=All")] {
-        let refused = node.ask(Some(&two), "PUT", &path, Some(&taken));
-        assert_eq!(refused.status, 409, "{}", refused.body);
-        let message = refused.body["message"].as_str().unwrap();
-        let (_, held) = message.split_once("held by \"one\" with token ").unwrap();
-        let left = held
-            .split_once(" for ")
-            .and_then(|(_, left)| left.split_once(" ms more"));
-        let (left, _) = left.unwrap_or_else(|| panic!("{message}"));
-        let left: u64 = left.parse().unwrap();
-        // One and a half of its duration at most.
-        assert!((1..=9_000).contains(&left), "{message}");
-    }
-    drop(node.node);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn values_that_cannot_be_are_invalid_by_their_field() {
     let node = Secured::start().await;
     let owner = node.principal("owner", &[("acquire", "k8s/shop/*")]);

@@ -10,6 +10,7 @@ mod handover;
 mod headers;
 mod lease_api;
 mod lease_api_deletes;
+mod lease_api_held;
 mod lease_api_lists;
 mod limits;
 mod members;
