@@ -37,11 +37,12 @@ async fn a_label_alone_is_written_on_what_a_session_holds() {
     let elector = node.principal("elector", &[("acquire", "k8s/shop/*")]);
     node.operate(&["access", "grant", "local", "acquire", "k8s/shop/*"]);
     let open = ["session", "open", "--ttl", "30s", "--identity", "native"];
-    let handle = node.operate(&open);
-    node.operate(&["lease", "acquire", "k8s/shop/web", "--session", &handle]);
+    let opened = node.operate(&open);
+    let (_, handle) = opened.rsplit_once(' ').unwrap();
+    node.operate(&["lease", "acquire", "k8s/shop/web", "--session", handle]);
     let read = node.ask(Some(&elector), "GET", WEB, None).body;
     sleep(Duration::from_millis(1_200)).await;
-    node.operate(&["session", "keep-alive", &handle, "--once"]);
+    node.operate(&["session", "keep-alive", handle, "--once"]);
     let renewed = node.ask(Some(&elector), "GET", WEB, None).body;
     assert_ne!(read["spec"]["renewTime"], renewed["spec"]["renewTime"]);
     let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
