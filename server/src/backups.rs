@@ -34,6 +34,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// At most so long, and at most the time between two backups: what is over again is heard of before the
 /// alarm that the backups are too old.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+/// How far the clock of the node that took a backup may be ahead of this one's.
+const AHEAD_MAX: Duration = Duration::from_secs(600);
 /// How often it is looked whether the node belongs to a cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -60,7 +62,7 @@ pub(crate) async fn take(
         if !looked {
             looked = true;
             let last = last_taken(&config, cluster).await;
-            figures.begun_with(last);
+            figures.begun_with(last.map(|last| last.min(since_epoch())));
             let age = since_epoch().saturating_sub(last.unwrap_or_default());
             if age < config.every {
                 wait = config.every - age;
@@ -119,14 +121,17 @@ async fn one(node: &Node, config: &Backups) -> io::Result<(String, BackupDigest)
     }
 }
 
-/// When the newest backup of this cluster was taken, since the Unix epoch.
+/// When the newest backup of this cluster was taken, since the Unix epoch. A name from the future is none of
+/// this cluster's: it would keep the alarm silent for ever.
 async fn last_taken(config: &Backups, cluster: ClusterId) -> Option<Duration> {
+    let now = since_epoch();
     match &config.place {
-        Place::Path(dir) => directory::last_taken(dir, cluster),
+        Place::Path(dir) => directory::last_taken(dir, cluster, now + AHEAD_MAX),
         Place::Bucket(url) => {
             // One that is older counts as none: both are overdue.
             let within = config.every * 2;
-            let found = object::last_taken(url, cluster, since_epoch(), within).await;
+            let times = now.saturating_sub(within)..=now + AHEAD_MAX;
+            let found = object::last_taken(url, cluster, times).await;
             found.unwrap_or_else(|error| {
                 warn!(%error, "it is not known when the last backup was taken; one is taken now");
                 None

@@ -14,6 +14,7 @@
 //! Credentials come from the environment and from nowhere else: a command line is seen by every
 //! process of the machine, and a URL is logged.
 
+mod answers;
 mod download;
 mod environment;
 mod error;

@@ -2,14 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringfence_core::{AccessRecord, BackupDigest, BackupHeader};
 use ringfence_raft::{Backup, BackupError, IdentityError, belongs_to};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::bucket::{self, Place, ReadError};
 use crate::config::{Config, Restore};
 use crate::rule_file;
+
+/// How long a node that belongs to a cluster waits for a backup that it does not need.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What of it cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +22,9 @@ pub(crate) enum RestoreError {
     /// The backup.
     #[error("--restore: {}", with_causes(.0))]
     Backup(ReadError),
+    /// It has not come in time.
+    #[error("--restore: the backup is not there after {MEMBER_PATIENCE:?}")]
+    Late,
     /// The rules.
     #[error("--rules: {0}")]
     Rules(String),
@@ -43,7 +51,14 @@ pub(crate) async fn restore(
         return Ok(None);
     };
     let seated = belongs_to(&config.data_dir).map_err(RestoreError::Identity)?;
-    match (read(flags).await, seated) {
+    // A member needs none of it, so it does not wait for a store.
+    let read = match seated {
+        None => read(flags).await,
+        Some(_) => timeout(MEMBER_PATIENCE, read(flags))
+            .await
+            .unwrap_or(Err(RestoreError::Late)),
+    };
+    match (read, seated) {
         (Ok(restore), _) => {
             if seated.is_none() {
                 announce(&flags.place, &restore);

@@ -9,6 +9,8 @@ mod digest;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::access::change::BANS_MAX;
+use crate::access::rules::RULES_MAX;
 use crate::access::{Access, AccessRecord};
 use crate::id::{ClusterId, FencingToken};
 use crate::name::LeaseName;
@@ -174,9 +176,13 @@ impl BackupHeader {
     }
 }
 
+/// How many records of rights there may be. The mode is one of them.
+const RIGHTS_MAX: usize = RULES_MAX + BANS_MAX + 1;
+
 /// How far a backup was read.
 #[derive(Default)]
 struct Reading {
+    rights: usize,
     floors: u64,
     last_floor: Option<LeaseName>,
     last_held: Option<LeaseName>,
@@ -193,7 +199,14 @@ impl Reading {
             BackupRecord::Access(_) if self.floors > 0 || self.last_held.is_some() => {
                 Err("is a right behind the floors")
             }
-            BackupRecord::Access(_) => Ok(()),
+            // All of them are kept, and read before the digest is known.
+            BackupRecord::Access(_) => {
+                self.rights += 1;
+                match self.rights > RIGHTS_MAX {
+                    true => Err("is one right more than a cluster may have"),
+                    false => Ok(()),
+                }
+            }
             BackupRecord::Floor { .. } if self.last_held.is_some() => {
                 Err("is a floor behind names that Pods hold")
             }

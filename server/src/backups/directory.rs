@@ -80,9 +80,11 @@ fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
     Ok(own)
 }
 
-/// When the newest backup of this cluster was taken, since the Unix epoch.
-pub(super) fn last_taken(dir: &Path, cluster: ClusterId) -> Option<Duration> {
+/// When the newest backup of this cluster was taken, since the Unix epoch, if that is not behind `latest`.
+pub(super) fn last_taken(dir: &Path, cluster: ClusterId, latest: Duration) -> Option<Duration> {
     let own = own_backups(dir, cluster).ok()?;
-    let newest = own.into_iter().map(|name| name.wall_ms).max()?;
-    Some(Duration::from_millis(newest))
+    let times = own
+        .into_iter()
+        .map(|name| Duration::from_millis(name.wall_ms));
+    times.filter(|time| *time <= latest).max()
 }

@@ -1,6 +1,7 @@
 //! Backups in a bucket. Which of them stay is for the rules of the bucket to say.
 
 use std::io::{self, BufWriter, Write};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,23 +56,22 @@ pub(super) async fn write(
 }
 
 /// When the newest backup of this cluster behind this URL was taken, since the Unix epoch, if that was
-/// `within` so long before `now`. Older ones are not looked for: a bucket may have years of them.
+/// between these times. Older ones are not looked for: a bucket may have years of them.
 pub(super) async fn last_taken(
     url: &BucketUrl,
     cluster: ClusterId,
-    now: Duration,
-    within: Duration,
+    times: RangeInclusive<Duration>,
 ) -> Result<Option<Duration>, BucketError> {
     let oldest = BackupName {
         cluster,
-        wall_ms: u64::try_from(now.saturating_sub(within).as_millis()).unwrap_or(u64::MAX),
+        wall_ms: u64::try_from(times.start().as_millis()).unwrap_or(u64::MAX),
         index: 0,
     };
     let found = names(url, &oldest.to_string()).await?;
     let own = found.iter().filter_map(|name| BackupName::parse(name));
     let own = own.filter(|name| name.cluster == cluster);
-    let newest = own.map(|name| name.wall_ms).max();
-    Ok(newest.map(Duration::from_millis))
+    let taken = own.map(|name| Duration::from_millis(name.wall_ms));
+    Ok(taken.filter(|time| times.contains(time)).max())
 }
 
 /// The bytes on their way to the upload, from a thread that may block.

@@ -64,10 +64,12 @@ fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     assert_eq!(left, [&own[3], &own[4]], "the newest two stay");
     assert!(others.iter().all(there), "what is not its own stays");
     assert_eq!(
-        last_taken(temp.path(), cluster(1)),
+        last_taken(temp.path(), cluster(1), Duration::MAX),
         Some(Duration::from_secs(5))
     );
-    assert_eq!(last_taken(temp.path(), cluster(3)), None);
+    assert_eq!(last_taken(temp.path(), cluster(3), Duration::MAX), None);
+    // A name from the future says nothing.
+    assert_eq!(last_taken(temp.path(), cluster(1), Duration::ZERO), None);
 }
 
 /// The node was killed in the middle of a backup.

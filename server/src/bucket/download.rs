@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::StreamExt as _;
@@ -11,11 +12,18 @@ use ringfence_raft::{Backup, BackupError};
 use tokio::sync::mpsc;
 
 use super::error::{Asked, BucketError, Means};
-use super::store::open;
+use super::store::{open, open_to_read};
 use super::url::BucketUrl;
 
 /// How many pieces of an object wait for being checked.
 const PIECES_AHEAD: usize = 2;
+
+/// How many objects a list may have.
+const LISTED_MAX: usize = 100_000;
+/// The longest name that is kept of a list, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// How long a list may take.
+const LIST_MAX: Duration = Duration::from_secs(120);
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -56,22 +64,38 @@ pub(crate) async fn read(
     })
 }
 
-/// The names behind a URL from this one on, in any order, without what is in folders.
+/// The names behind a URL from this one on, in any order, without what is in folders, and without those
+/// that are longer than any of a backup.
 ///
 /// # Errors
-/// What the store refuses.
+/// What the store refuses. [`Means::Failed`] if the list has more than [`LISTED_MAX`] objects, or is not
+/// there within [`LIST_MAX`].
 pub(crate) async fn names(url: &BucketUrl, from: &str) -> Result<Vec<String>, BucketError> {
+    let late = || {
+        let why = format!("the list is not there after {LIST_MAX:?}");
+        BucketError::new(url, Means::Failed, why)
+    };
+    let listed = tokio::time::timeout(LIST_MAX, list(url, from)).await;
+    listed.unwrap_or_else(|_| Err(late()))
+}
+
+async fn list(url: &BucketUrl, from: &str) -> Result<Vec<String>, BucketError> {
     let error = |error| BucketError::of(url, Asked::Read, &error);
     let (store, prefix) = (open(url)?, url.key());
     let mut listed = store.list_with_offset(Some(prefix), url.join(from).key());
-    let mut names = Vec::new();
+    let (mut names, mut count) = (Vec::new(), 0);
     while let Some(object) = listed.next().await {
         let object = object.map_err(error)?;
+        count += 1;
+        if count > LISTED_MAX {
+            let why = format!("there are more than {LISTED_MAX} objects behind it");
+            return Err(BucketError::new(url, Means::Failed, why));
+        }
         let name = object.location.prefix_match(prefix).and_then(|mut parts| {
             let name = parts.next()?;
             parts.next().is_none().then(|| name.as_ref().to_owned())
         });
-        names.extend(name);
+        names.extend(name.filter(|name| name.len() <= NAME_BYTES_MAX));
     }
     Ok(names)
 }
@@ -79,7 +103,7 @@ pub(crate) async fn names(url: &BucketUrl, from: &str) -> Result<Vec<String>, Bu
 /// Passes the object on, until its end or that of its reader.
 async fn fetch(url: &BucketUrl, pieces: mpsc::Sender<Bytes>) -> Result<(), BucketError> {
     let error = |error| BucketError::of(url, Asked::Read, &error);
-    let object = open(url)?.get(url.key()).await.map_err(error)?;
+    let object = open_to_read(url)?.get(url.key()).await.map_err(error)?;
     let mut stream = object.into_stream();
     while let Some(piece) = stream.next().await {
         if pieces.send(piece.map_err(error)?).await.is_err() {

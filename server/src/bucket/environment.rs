@@ -2,21 +2,29 @@
 //! where a value fits into none, and a panic ends a node.
 
 use std::env;
+use std::fs::File;
+use std::io::Read as _;
 
 use http::Uri;
+use serde_json::Value;
 use url::Url;
 
 use super::error::{BucketError, Means};
 use super::url::{BucketUrl, Kind};
 
-/// What the names of variables with the place of a file, or the content of one, end with.
-const FILES: [&str; 5] = [
+/// What the names of variables with the place of a file end with.
+const FILES: [&str; 4] = [
     "_FILE",
     "_CREDENTIALS",
-    "_SERVICE_ACCOUNT",
-    "_SERVICE_ACCOUNT_PATH",
-    "_SERVICE_ACCOUNT_KEY",
+    "SERVICE_ACCOUNT",
+    "SERVICE_ACCOUNT_PATH",
 ];
+/// What the names of variables with the content of a key file end with.
+const KEYS: [&str; 1] = ["SERVICE_ACCOUNT_KEY"];
+/// The longest key file, in bytes.
+const KEY_BYTES_MAX: u64 = 1 << 20;
+/// What the names of variables with a host end with.
+const HOSTS: [&str; 3] = ["_METADATA_HOST", "_METADATA_IP", "_METADATA_ROOT"];
 /// What the names of variables with a URL end with.
 const URLS: [&str; 7] = [
     "_ENDPOINT",
@@ -47,7 +55,7 @@ pub(super) fn check(url: &BucketUrl) -> Result<(), BucketError> {
             return Err(refused(url, name, why));
         }
     }
-    // A file that cannot be read is for the library to say.
+    // It was read just now.
     let token = env::var_os(TOKEN_FILE).and_then(|file| std::fs::read_to_string(file).ok());
     match token {
         Some(token) if url.kind() == Kind::S3 && !fits(&token) => Err(refused(
@@ -69,8 +77,19 @@ fn wrong(kind: Kind, name: &str, value: &str) -> Option<&'static str> {
     if value.is_empty() {
         return Some("has no value; set it, or unset it");
     }
+    if ends(&KEYS) {
+        return wrong_key(value);
+    }
     if ends(&FILES) {
-        return None;
+        // The value is not repeated: it may be what is meant to be in the file.
+        return match read(value) {
+            None => Some("names no file that this user can read, of 1 MiB at most"),
+            Some(key) if kind == Kind::Google => wrong_key(&key),
+            Some(_) => None,
+        };
+    }
+    if ends(&HOSTS) && (value.contains('/') || !is_base(&format!("http://{value}"))) {
+        return Some("is no host; expected one as metadata.google.internal, or HOST:PORT");
     }
     if !fits(value) {
         return Some(
@@ -94,6 +113,27 @@ fn wrong(kind: Kind, name: &str, value: &str) -> Option<&'static str> {
         return Some("is no region; expected one as eu-west-1");
     }
     None
+}
+
+/// A file, if it is one and is not too long.
+fn read(path: &str) -> Option<String> {
+    let mut text = String::new();
+    let file = File::open(path).ok()?;
+    let read = file
+        .take(KEY_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .ok()?;
+    (read as u64 <= KEY_BYTES_MAX).then_some(text)
+}
+
+/// What is wrong with a key file, as far as the library would not say it.
+fn wrong_key(key: &str) -> Option<&'static str> {
+    let key: Value = serde_json::from_str(key).ok()?;
+    let base = key.get("gcs_base_url")?.as_str()?;
+    match is_base(base) {
+        true => None,
+        false => Some("has a gcs_base_url that is no URL of a server; expected https://HOST"),
+    }
 }
 
 /// Whether a text may be in a header.
@@ -160,11 +200,50 @@ mod tests {
                 "v1",
                 "begins with /",
             ),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "hunter2", "names no file"),
             ("AWS_REGION", "eu west", "eu-west-1"),
             ("AWS_DEFAULT_REGION", "eu/west", "eu-west-1"),
         ] {
             assert!(Kind::S3.reads(name), "{name}");
             let why = wrong(Kind::S3, name, value).unwrap_or_else(|| panic!("{name}={value}"));
+            assert!(why.contains(expected), "{name}: {why}");
+            assert!(!why.contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn what_the_identity_of_a_machine_cannot_have_is_refused() {
+        let key = r#"{"gcs_base_url":"not a url","private_key":"hunter2"}"#;
+        for (kind, name, value, expected) in [
+            (Kind::Google, "GCE_METADATA_HOST", "", "no value"),
+            (Kind::Google, "GCE_METADATA_HOST", "a b", "no host"),
+            (Kind::Google, "GCE_METADATA_IP", "[::1", "no host"),
+            (Kind::Google, "GCE_METADATA_IP", "%zz", "no host"),
+            (Kind::Google, "GCE_METADATA_HOST", "http://x", "no host"),
+            (
+                Kind::Google,
+                "GOOGLE_SERVICE_ACCOUNT_KEY",
+                key,
+                "no URL of a server",
+            ),
+            (
+                Kind::Google,
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                key,
+                "names no file",
+            ),
+            (Kind::Google, "SERVICE_ACCOUNT", key, "names no file"),
+            (Kind::Azure, "IDENTITY_ENDPOINT", "*", "no URL of a server"),
+            (
+                Kind::Azure,
+                "IDENTITY_ENDPOINT",
+                "http://",
+                "no URL of a server",
+            ),
+            (Kind::Azure, "IDENTITY_HEADER", "hunter2\n", "line break"),
+        ] {
+            assert!(kind.reads(name), "{name}");
+            let why = wrong(kind, name, value).unwrap_or_else(|| panic!("{name}={value}"));
             assert!(why.contains(expected), "{name}: {why}");
             assert!(!why.contains("hunter2"));
         }
@@ -181,7 +260,7 @@ mod tests {
             (Kind::S3, "AWS_ENDPOINT_URL_S3", "http://[::1]:9000"),
             (Kind::S3, "AWS_REGION", "us-gov-east-1"),
             (Kind::S3, "AWS_SECRET_ACCESS_KEY", "wJalr/K7+bPx="),
-            (Kind::S3, "AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/tökens/t"),
+            (Kind::S3, "AWS_WEB_IDENTITY_TOKEN_FILE", "/etc/hostname"),
             (
                 Kind::S3,
                 "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -189,8 +268,14 @@ mod tests {
             ),
             (
                 Kind::Google,
-                "GOOGLE_APPLICATION_CREDENTIALS",
-                "/etc/key.json",
+                "GCE_METADATA_HOST",
+                "metadata.google.internal",
+            ),
+            (Kind::Google, "GCE_METADATA_IP", "169.254.169.254"),
+            (
+                Kind::Azure,
+                "IDENTITY_ENDPOINT",
+                "http://localhost:4141/msi/token",
             ),
             (Kind::Google, "GOOGLE_SERVICE_ACCOUNT_KEY", "{\n}\n"),
             (Kind::Azure, "AZURE_STORAGE_ACCOUNT_KEY", "aGk="),

@@ -22,6 +22,7 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::timeout;
 
+use super::answers::{Secrets, decoded, whole};
 use crate::duration;
 
 /// How long a connection may take. The client of a machine's identity asks for less: it is only there
@@ -29,20 +30,27 @@ use crate::duration;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long an answer may take, with the time in which the request is sent: a part of an upload at
 /// 90 KB/s.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long no byte of an answer's body may come.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Makes clients with connections of their own.
 #[derive(Debug)]
-pub(super) struct Connections;
+pub(super) struct Connections {
+    /// The last part of the key of the object that is read. It comes in pieces, of whatever size it is; all
+    /// other answers are of a few bytes, or pages of a list.
+    pub(super) reads: Option<String>,
+}
 
 #[derive(Debug)]
-struct Sender(Client<HttpsConnector<Tcp>, HttpRequestBody>);
+struct Sender {
+    client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
+    reads: Option<String>,
+}
 
 #[derive(Debug, thiserror::Error)]
-#[error("nothing came for {0:?}")]
-struct Silent(Duration);
+#[error("nothing came for {0:?}, or not all of it")]
+pub(super) struct Silent(pub(super) Duration);
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -71,7 +79,8 @@ impl HttpConnector for Connections {
         };
         let tls = tls.enable_http1().wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new()).build(tls);
-        Ok(HttpClient::new(Sender(client)))
+        let reads = self.reads.clone();
+        Ok(HttpClient::new(Sender { client, reads }))
     }
 }
 
@@ -101,7 +110,26 @@ impl HttpService for Sender {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(answered(self.0.request(request)))
+        let path = request.uri().path().to_owned();
+        let is_object = request.method() == http::Method::GET && self.is_of_object(&path);
+        let secrets = Secrets::of(&request);
+        let answer = self.client.request(request);
+        Box::pin(async move {
+            let answer = answered(answer).await?;
+            match is_object && answer.status().is_success() {
+                true => Ok(answer),
+                false => whole(answer, &path, &secrets).await,
+            }
+        })
+    }
+}
+
+impl Sender {
+    /// Whether this is the path of the object that is read.
+    fn is_of_object(&self, path: &str) -> bool {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let reads = self.reads.as_ref().map(String::as_bytes);
+        reads == Some(&decoded(last)[..])
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::BucketError;
 use super::store::open;
-use super::url::{BucketUrl, UrlError};
+use super::url::{BucketUrl, UrlError, is_nearly};
 
 /// Where a backup is, or backups are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +17,14 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// What an argument names: a URL if it has `://`.
+    /// What an argument names: a URL if it has `://`, or begins with the scheme of one. A file of such a
+    /// name is `./s3:name`.
     ///
     /// # Errors
     /// [`UrlError`] says what a URL lacks. It repeats none of it: there may be a secret in it.
     pub(crate) fn of(argument: &Path) -> Result<Self, UrlError> {
-        match argument.to_str().filter(|text| text.contains("://")) {
+        let is_url = |text: &&str| text.contains("://") || is_nearly(text);
+        match argument.to_str().filter(is_url) {
             Some(url) => BucketUrl::parse(url).map(Self::Bucket),
             None => Ok(Self::Path(argument.to_owned())),
         }

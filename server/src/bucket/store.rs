@@ -24,6 +24,19 @@ const RETRY_WITHIN: Duration = Duration::from_secs(30);
 /// # Errors
 /// [`Means::Settings`] or [`Means::Failed`] if a variable has a value that cannot be used.
 pub(super) fn open(url: &BucketUrl) -> Result<Arc<dyn ObjectStore>, BucketError> {
+    built(url, Connections { reads: None })
+}
+
+/// The same, for an object that is read to its end.
+///
+/// # Errors
+/// See [`open`].
+pub(super) fn open_to_read(url: &BucketUrl) -> Result<Arc<dyn ObjectStore>, BucketError> {
+    let reads = url.key().filename().map(ToOwned::to_owned);
+    built(url, Connections { reads })
+}
+
+fn built(url: &BucketUrl, connections: Connections) -> Result<Arc<dyn ObjectStore>, BucketError> {
     environment::check(url)?;
     let retry = RetryConfig {
         max_retries: RETRIES,
@@ -37,20 +50,20 @@ pub(super) fn open(url: &BucketUrl) -> Result<Arc<dyn ObjectStore>, BucketError>
             builder
                 .with_bucket_name(url.bucket())
                 .with_retry(retry)
-                .with_http_connector(Connections)
+                .with_http_connector(connections)
                 .build()
                 .map(|store| Arc::new(store) as _)
         }
         Kind::Google => GoogleCloudStorageBuilder::from_env()
             .with_bucket_name(url.bucket())
             .with_retry(retry)
-            .with_http_connector(Connections)
+            .with_http_connector(connections)
             .build()
             .map(|store| Arc::new(store) as _),
         Kind::Azure => MicrosoftAzureBuilder::from_env()
             .with_container_name(url.bucket())
             .with_retry(retry)
-            .with_http_connector(Connections)
+            .with_http_connector(connections)
             .build()
             .map(|store| Arc::new(store) as _),
     };

@@ -63,6 +63,9 @@ impl Kind {
 
     /// Whether the client of such a bucket is made from this variable, too.
     pub(super) fn reads(self, variable: &str) -> bool {
+        if self.others().contains(&variable) {
+            return true;
+        }
         let key = variable.to_ascii_lowercase();
         match self {
             Self::S3 => variable.starts_with("AWS_") && key.parse::<AmazonS3ConfigKey>().is_ok(),
@@ -70,6 +73,25 @@ impl Kind {
                 variable.starts_with("GOOGLE_") && key.parse::<GoogleConfigKey>().is_ok()
             }
             Self::Azure => variable.starts_with("AZURE_") && key.parse::<AzureConfigKey>().is_ok(),
+        }
+    }
+
+    /// Variables of the machine's identity, and old names, which the library reads besides.
+    fn others(self) -> &'static [&'static str] {
+        match self {
+            Self::S3 => &[],
+            Self::Google => &[
+                "GCE_METADATA_HOST",
+                "GCE_METADATA_IP",
+                "GCE_METADATA_ROOT",
+                "SERVICE_ACCOUNT",
+            ],
+            Self::Azure => &[
+                "IDENTITY_ENDPOINT",
+                "IDENTITY_HEADER",
+                "MSI_ENDPOINT",
+                "MSI_SECRET",
+            ],
         }
     }
 
@@ -90,6 +112,14 @@ impl Kind {
             Self::Azure => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
         }
     }
+}
+
+/// Whether a text begins as a URL of a bucket, and is none: `s3:/bucket` would be a directory.
+pub(super) fn is_nearly(text: &str) -> bool {
+    let scheme = text
+        .split_once(':')
+        .map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| Kind::ALL.iter().any(|kind| kind.scheme() == scheme))
 }
 
 impl BucketUrl {
