@@ -110,6 +110,38 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
 }
 
 #[test]
+fn the_settings_that_a_package_brings_are_those_of_a_node_once_uncommented() {
+    let text = include_str!("../../../deploy/systemd/ringfence.toml");
+    let file = file::parse_file(text).expect("a valid file");
+    assert_eq!(format!("{file:?}"), format!("{:?}", Given::default()));
+
+    // A comment begins with a blank, a setting does not.
+    let settings: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter(|line| !line.is_empty() && !line.starts_with(' '))
+        .collect();
+    file::parse_file(&settings.join("\n")).expect("keys and types of settings");
+
+    // What the files are is read at once: there is a secret, and no certificate.
+    let dir = tempfile::tempdir().unwrap();
+    let secret: String = (0..32).map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(dir.path().join("cluster.secret"), secret).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+    std::fs::set_permissions(dir.path().join("cluster.secret"), mode).unwrap();
+    let usable = |line: &&str| !line.starts_with("cert-file") && !line.starts_with("key-file");
+    let settings: Vec<&str> = settings.into_iter().filter(usable).collect();
+    let settings = settings
+        .join("\n")
+        .replace("/etc/ringfence", dir.path().to_str().unwrap());
+    let file = file::parse_file(&settings).expect("a valid file");
+    let config = Config::check(file).expect("usable");
+
+    assert_eq!(config.initial_cluster.len(), 3);
+    assert_eq!(config.advertise_peer, "n1.example:7421");
+}
+
+#[test]
 fn a_switch_can_be_said_with_and_without_a_value() {
     assert!(config("--replace-on-data-loss").replace_on_data_loss);
     assert!(!config("--replace-on-data-loss=false").replace_on_data_loss);

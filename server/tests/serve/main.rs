@@ -17,6 +17,7 @@ mod members;
 mod metrics;
 mod notify;
 mod own_files;
+mod package;
 mod pages;
 mod peer_tls;
 mod process;
