@@ -13,6 +13,15 @@ const PUBLIC: &str = "ringfence.v1";
 
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    if !root.is_dir() {
+        // So it is in what is published, where the code is in the tree.
+        return Err(format!(
+            "the feature `generate` needs the `.proto` files of Ringfence's repository, and there is no {}; \
+             build without the feature",
+            root.display()
+        )
+        .into());
+    }
     // A directory is watched with everything in it, so a new file is noticed too.
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=build.rs");

@@ -12,6 +12,7 @@ mod links;
 mod manifest;
 mod patches;
 mod prose;
+mod publish;
 mod source;
 mod texts;
 mod words;
@@ -113,6 +114,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>, String> {
     violations.extend(circles::check(&packages, &files));
     violations.extend(layout::check(&packages, &files));
     violations.extend(manifest::check(&packages, &files));
+    violations.extend(publish::check(&packages, &files));
     violations.extend(patches::check(root)?);
     for file in &files {
         violations.extend(words::check(file));

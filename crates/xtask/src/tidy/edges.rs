@@ -330,6 +330,7 @@ mod tests {
         core.dependencies.push(Dependency {
             name: "proptest".to_owned(),
             kind: Kind::Dev,
+            requirement: "*".to_owned(),
             features: Vec::new(),
         });
         assert_eq!(check(&[core]), Vec::new());
@@ -344,6 +345,7 @@ mod tests {
         raft.dependencies.push(Dependency {
             name: "ringfence-testkit".to_owned(),
             kind: Kind::Dev,
+            requirement: "*".to_owned(),
             features: Vec::new(),
         });
         assert_eq!(check(&[raft]), Vec::new());
@@ -356,6 +358,7 @@ mod tests {
             package.dependencies.push(Dependency {
                 name: "ringfence-wal".to_owned(),
                 kind,
+                requirement: "*".to_owned(),
                 features: vec![SIMULATION.to_owned()],
             });
             check(&[package]).len()
@@ -371,6 +374,7 @@ mod tests {
         guard.dependencies.push(Dependency {
             name: "ringfence-guard".to_owned(),
             kind: Kind::Dev,
+            requirement: "*".to_owned(),
             features: Vec::new(),
         });
 

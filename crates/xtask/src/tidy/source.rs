@@ -17,6 +17,9 @@ pub(super) struct Package {
     pub(super) name: String,
     /// Path of its `Cargo.toml` from the root of the workspace.
     pub(super) manifest: String,
+    pub(super) version: String,
+    /// Which of the settings for readers of a registry it has; `None` if it is not published.
+    pub(super) published: Option<Vec<String>>,
     pub(super) dependencies: Vec<Dependency>,
 }
 
@@ -31,6 +34,8 @@ impl Package {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) kind: Kind,
+    /// The versions that fit; `*` if it is named by its path alone.
+    pub(super) requirement: String,
     /// Features that this dependency turns on.
     pub(super) features: Vec<String>,
 }
@@ -127,19 +132,39 @@ fn parse_metadata(text: &str) -> Result<Vec<Package>, String> {
                 .into_iter()
                 .flatten()
                 .filter_map(|name| name.as_str());
+            let requirement = dependency["req"].as_str().ok_or_else(unexpected)?;
             dependencies.push(Dependency {
                 name,
                 kind,
+                requirement: requirement.to_owned(),
                 features: features.map(str::to_owned).collect(),
             });
         }
         packages.push(Package {
             name: name.to_owned(),
             manifest: relative(root, manifest),
+            version: package["version"]
+                .as_str()
+                .ok_or_else(unexpected)?
+                .to_owned(),
+            published: published(package),
             dependencies,
         });
     }
     Ok(packages)
+}
+
+/// The settings of a package that are not empty; `None` for `publish = false`, which is a list of no
+/// registries.
+fn published(package: &Value) -> Option<Vec<String>> {
+    let nowhere = package["publish"].as_array().is_some_and(Vec::is_empty);
+    let said = package.as_object().into_iter().flatten();
+    let said = said.filter(|(_, value)| match value {
+        Value::Null => false,
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    });
+    (!nowhere).then(|| said.map(|(name, _)| name.clone()).collect())
 }
 
 fn relative(root: &str, path: &str) -> String {
@@ -160,12 +185,15 @@ pub(super) mod fixtures {
             .map(|name| Dependency {
                 name: (*name).to_owned(),
                 kind: Kind::Normal,
+                requirement: "*".to_owned(),
                 features: Vec::new(),
             })
             .collect();
         Package {
             name: name.to_owned(),
             manifest: format!("{folder}/Cargo.toml"),
+            version: "0.1.0".to_owned(),
+            published: None,
             dependencies,
         }
     }
@@ -189,9 +217,9 @@ mod tests {
     #[test]
     fn metadata_is_read_with_kinds_and_relative_paths() {
         let text = r#"{"workspace_root":"/w","packages":[{"name":"ringfence-wal",
-            "manifest_path":"/w/crates/wal/Cargo.toml","dependencies":[
-            {"name":"rustix","kind":null,"features":["fs"]},{"name":"tempfile","kind":"dev"},
-            {"name":"prost","kind":"build"}]}]}"#;
+            "version":"0.1.0","publish":[],"keywords":["log"],"manifest_path":"/w/crates/wal/Cargo.toml",
+            "dependencies":[{"name":"rustix","req":"^1.1","kind":null,"features":["fs"]},
+            {"name":"tempfile","req":"^3","kind":"dev"},{"name":"prost","req":"*","kind":"build"}]}]}"#;
 
         let packages = parse_metadata(text).unwrap();
 
@@ -204,6 +232,19 @@ mod tests {
             .collect();
         assert_eq!(kinds, [Kind::Normal, Kind::Dev, Kind::Build]);
         assert_eq!(packages[0].dependencies[0].features, ["fs"]);
+        assert_eq!(packages[0].dependencies[0].requirement, "^1.1");
+        assert_eq!(packages[0].published, None);
+    }
+
+    #[test]
+    fn a_package_for_registries_is_read_with_the_settings_that_it_has() {
+        let text = r#"{"name":"a","publish":null,"license":"Apache-2.0","readme":null,"keywords":[],
+            "categories":["concurrency"]}"#;
+        let package = serde_json::from_str(text).unwrap();
+
+        let said = published(&package).unwrap();
+
+        assert_eq!(said, ["categories", "license", "name"]);
     }
 
     #[test]
