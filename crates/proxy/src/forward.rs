@@ -12,9 +12,10 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{sleep_until, timeout_at};
 
 use crate::answer::{AnswerBody, End, Passing};
+use crate::clock::now;
 use crate::passage::Permit;
 use crate::{Failure, Options, Upstream};
 
@@ -49,8 +50,8 @@ pub(crate) async fn forward(
     permit: Option<Permit>,
 ) -> Result<Response<AnswerBody>, Failure> {
     let request = towards(&options.upstream, request, caller);
-    let until = Instant::now() + options.request_max;
-    // By itself: a caller that goes away takes back nothing of what was sent.
+    let until = now() + options.request_max;
+    // In a task of its own: a caller that goes away takes back nothing of what was sent.
     let answered = tokio::spawn(async move {
         let sent = timeout_at(until, service.request(request));
         let Some(permit) = permit else {

@@ -35,6 +35,7 @@
 //! needs no waiting: see `ringfence-guard`.
 
 mod answer;
+mod clock;
 mod failure;
 mod forward;
 mod judge;

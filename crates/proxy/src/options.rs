@@ -12,7 +12,7 @@ pub const MARKS_MAX: usize = 100_000;
 /// way; its mark is in the file.
 pub const LEASES_MAX: usize = 10_000;
 
-/// What a newer holder's request is told when the older one's are not over in time.
+/// What becomes of a newer holder's request when the older one's are not over in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Undrained {
     /// `503 DRAINING`: it may come again. The older one's requests end at [`Options::request_max`] at the

@@ -21,6 +21,7 @@ use ringfence_guard::tower::TurnedAway;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::clock::now;
 use crate::{LEASES_MAX, Marks, Undrained};
 
 /// All leases.
@@ -72,7 +73,7 @@ impl Passages {
             leases: Mutex::default(),
             drain,
             undrained,
-            quiet_until: Instant::now() + drain,
+            quiet_until: now() + drain,
         }
     }
 
@@ -83,7 +84,7 @@ impl Passages {
             return Ok(permit);
         }
         self.raise(&lease, fence).await?;
-        let until = Instant::now() + self.drain;
+        let until = now() + self.drain;
         if let Some(permit) = lease.enter_drained(fence, until).await? {
             return Ok(permit);
         }
@@ -91,8 +92,8 @@ impl Passages {
             Undrained::Refuse => Err(draining(fence)),
             Undrained::Cut => {
                 lease.cut_older(fence);
-                // What is cut ends at once, but for the process before, which nobody can cut.
-                let entered = lease.enter_drained(fence, Instant::now() + CUT_MAX).await?;
+                // What is cut ends at once, but for requests of the process before, which are out of reach.
+                let entered = lease.enter_drained(fence, now() + CUT_MAX).await?;
                 entered.ok_or_else(|| draining(fence))
             }
         }
@@ -195,7 +196,7 @@ impl Lease {
             let quiet = self.state.borrow().quiet_until.map(|end| end.min(until));
             let changed = async {
                 match quiet {
-                    Some(end) if end > Instant::now() => tokio::select! {
+                    Some(end) if end > now() => tokio::select! {
                         () = sleep_until(end) => {}
                         _ = changes.changed() => {}
                     },
@@ -219,7 +220,7 @@ impl Lease {
 
 impl State {
     fn is_drained(&self) -> bool {
-        self.older == 0 && self.quiet_until.is_none_or(|end| end <= Instant::now())
+        self.older == 0 && self.quiet_until.is_none_or(|end| end <= now())
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    const DRAIN: Duration = Duration::from_millis(300);
+    const DRAIN: Duration = Duration::from_millis(1_500);
 
     fn fence(token: u64) -> Fence {
         Fence::parse(&format!("bank/x#{token}")).unwrap()
@@ -377,15 +378,17 @@ mod tests {
         let after = passages(&folder, Undrained::Refuse);
         assert_eq!(reason(after.enter(&fence(7)).await), "STALE_TOKEN");
         drop(after.enter(&fence(8)).await.unwrap());
-        let begun = Instant::now();
-        drop(after.enter(&fence(9)).await.unwrap());
-        assert!(begun.elapsed() > DRAIN / 2, "{:?}", begun.elapsed());
+        let newer = fence(9);
+        let mut newer = pin!(after.enter(&newer));
+        assert!(timeout(DRAIN / 2, &mut newer).await.is_err());
         // Nothing was inside under a lease without a mark.
-        let begun = Instant::now();
         let other = Fence::parse("bank/y#5").unwrap();
-        drop(after.enter(&other).await.unwrap());
-        drop(after.enter(&fence(9)).await.unwrap());
-        assert!(begun.elapsed() < DRAIN / 2, "{:?}", begun.elapsed());
+        let entered = timeout(DRAIN / 3, after.enter(&other)).await;
+        drop(entered.unwrap().unwrap());
+        drop(newer.await.unwrap());
+        // And what has drained once is open.
+        let again = timeout(DRAIN / 3, async { after.enter(&fence(10)).await }).await;
+        drop(again.unwrap().unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -22,15 +22,12 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::timeout;
 
-use super::answers::{Secrets, decoded, whole};
+use super::answers::{ANSWER_MAX, Secrets, Silent, decoded, whole};
 use crate::duration;
 
 /// How long a connection may take. The client of a machine's identity asks for less: it is only there
 /// in a cloud.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long an answer may take, with the time in which the request is sent: a part of an upload at
-/// 90 KB/s.
-pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long no byte of an answer's body may come.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -47,10 +44,6 @@ struct Sender {
     client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
     reads: Option<String>,
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("nothing came for {0:?}, or not all of it")]
-pub(super) struct Silent(pub(super) Duration);
 
 #[derive(Debug, thiserror::Error)]
 #[error(

@@ -34,7 +34,7 @@ pub(crate) enum GuardCommand {
     Sqlite(Sqlite),
     Postgres(Postgres),
     Mysql(Mysql),
-    Http(Http),
+    Http(Box<Http>),
 }
 
 impl GuardCommand {
