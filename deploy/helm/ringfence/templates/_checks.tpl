@@ -33,6 +33,24 @@
 {{- if and .Values.metrics.prometheusRule.enabled (not .Values.metrics.podMonitor.enabled) -}}
 {{- fail "metrics.prometheusRule.enabled is true and metrics.podMonitor.enabled is false: the alerts select the job of the PodMonitor, and would never fire; set metrics.podMonitor.enabled" -}}
 {{- end -}}
+{{- with .Values.restore -}}
+{{- $object := contains "://" .backup -}}
+{{- if and .backup (not .digest) -}}
+{{- fail (printf "restore.backup is %q and restore.digest is empty: a file cannot prove itself; set restore.digest to the digest that `ringfence backup` printed" .backup) -}}
+{{- end -}}
+{{- if and (not .backup) (or .digest .volume .rules) -}}
+{{- fail "restore.digest, volume or rules is set and restore.backup is empty: name the backup, or leave all of restore as it is by default" -}}
+{{- end -}}
+{{- if and .backup (not $object) (not .volume) -}}
+{{- fail (printf "restore.backup is the file %q and restore.volume is empty: name the volume with it, as {secret: {secretName: ringfence-backup}}" .backup) -}}
+{{- end -}}
+{{- if and $object .volume -}}
+{{- fail (printf "restore.backup is %q, an object of a bucket, and restore.volume is set: leave restore.volume empty" .backup) -}}
+{{- end -}}
+{{- if and .rules (not $.Values.access.rules) -}}
+{{- fail "restore.rules is true and access.rules is empty: the restored cluster would have no rule; set restore.rules to false, or name rules" -}}
+{{- end -}}
+{{- end -}}
 {{- $aliases := list -}}
 {{- range .Values.access.jwtIssuers -}}
 {{- if has .alias $aliases -}}

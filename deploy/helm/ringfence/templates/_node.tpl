@@ -64,6 +64,23 @@
 - name: RINGFENCE_BACKUP_EVERY
   value: {{ .Values.backup.every }}
 {{- end }}
+{{- with .Values.restore }}
+{{- if .backup }}
+# A node that belongs to a cluster ignores it.
+- name: RINGFENCE_RESTORE
+  value: {{ ternary .backup (printf "/etc/ringfence/restore/%s" .backup) (contains "://" .backup) | quote }}
+- name: RINGFENCE_DIGEST
+  value: {{ quote .digest }}
+{{- if .rules }}
+- name: RINGFENCE_RULES
+  value: /etc/ringfence/rules/rules.toml
+{{- end }}
+{{- end }}
+{{- with .quietTime }}
+- name: RINGFENCE_QUIET_TIME
+  value: {{ . }}
+{{- end }}
+{{- end }}
 - name: RINGFENCE_LOG_FORMAT
   value: {{ .Values.logFormat }}
 {{- end -}}
@@ -129,6 +146,11 @@
   mountPath: {{ $volume.path }}
   readOnly: true
 {{- end }}
+{{- if .Values.restore.volume }}
+- name: restore
+  mountPath: /etc/ringfence/restore
+  readOnly: true
+{{- end }}
 {{- if .Values.backup.enabled }}
 - name: backup
   mountPath: /var/lib/ringfence-backup
@@ -147,6 +169,10 @@
   configMap:
     name: {{ $volume.configMap }}
   {{- end }}
+{{- end }}
+{{- with .Values.restore.volume }}
+- name: restore
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -1,4 +1,4 @@
-//! What the chart renders for five sets of values. `RECORD=1` writes it.
+//! What the chart renders for six sets of values. `RECORD=1` writes it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ fn rendered(helm: &Helm, name: &str, release: &str, words: &[&str]) -> Vec<Value
 #[test]
 fn lint_has_no_word_against_the_chart() {
     let Some(helm) = Helm::found() else { return };
-    for name in ["dev", "cert-manager", "secrets", "ipv6"] {
+    for name in ["dev", "cert-manager", "secrets", "ipv6", "restored"] {
         let told = helm.run(&["lint", "--strict", &values(name), &chart()]);
         let told = told.unwrap_or_else(|told| panic!("{name}: {told}"));
         assert!(
@@ -115,6 +115,26 @@ fn a_cluster_of_five_on_ipv6_renders_as_recorded() {
     for service in of_kind(&objects, "Service") {
         assert_eq!(service["spec"]["ipFamilies"][0], "IPv6");
     }
+}
+
+#[test]
+fn a_release_that_is_restored_renders_as_recorded() {
+    let Some(helm) = Helm::found() else { return };
+    let objects = rendered(&helm, "restored", "ringfence", &[&values("restored")]);
+    let set = |name| env(&objects, name).unwrap_or_default();
+    assert_eq!(
+        set("RINGFENCE_RESTORE"),
+        "/etc/ringfence/restore/cluster.backup"
+    );
+    assert_eq!(set("RINGFENCE_DIGEST").len(), 64);
+    assert_eq!(set("RINGFENCE_RULES"), "/etc/ringfence/rules/rules.toml");
+    assert_eq!(set("RINGFENCE_QUIET_TIME"), "10m");
+    // An object of a bucket is no file of a volume.
+    let object = "--set=restore.backup=s3://backups/today.backup,restore.volume=null";
+    let text = helm.template("ringfence", "ringfence", &[&values("restored"), object]);
+    let objects = crate::objects::objects(&text.unwrap());
+    let url = env(&objects, "RINGFENCE_RESTORE");
+    assert_eq!(url, Some("s3://backups/today.backup"));
 }
 
 #[test]

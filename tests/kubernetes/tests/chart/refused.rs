@@ -2,6 +2,9 @@
 
 use crate::helm::Helm;
 
+/// What stands for `DIGEST` in the values below.
+const DIGEST: &str = "d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5d1e5";
+
 /// Values, and what the refusal has to contain.
 const REFUSED: &[(&str, &[&str])] = &[
     ("replicas=three", &["/replicas", "got string, want integer"]),
@@ -57,6 +60,27 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["would never fire", "set metrics.podMonitor.enabled"],
     ),
     (
+        "restore.backup=a.backup",
+        &["restore.digest is empty", "`ringfence backup` printed"],
+    ),
+    ("restore.digest=d1e5", &["/restore/digest", "'d1e5'"]),
+    (
+        "restore.digest=DIGEST",
+        &["restore.backup is empty", "name the backup"],
+    ),
+    (
+        "restore.backup=a.backup,restore.digest=DIGEST",
+        &["restore.volume is empty", "name the volume"],
+    ),
+    (
+        "restore.backup=s3://b/a,restore.volume.secret.secretName=b,restore.digest=DIGEST",
+        &["an object of a bucket", "leave restore.volume empty"],
+    ),
+    (
+        "restore.backup=s3://b/a,restore.rules=true,restore.digest=DIGEST",
+        &["access.rules is empty", "set restore.rules to false"],
+    ),
+    (
         "fullnameOverride=a-name-that-leaves-no-room-for-the-names-of-its-pods",
         &["has 52 characters, at most 48", "set fullnameOverride"],
     ),
@@ -66,7 +90,8 @@ const REFUSED: &[(&str, &[&str])] = &[
 fn values_that_cannot_work_are_refused_with_what_to_do() {
     let Some(helm) = Helm::found() else { return };
     for (values, texts) in REFUSED {
-        let rendered = helm.template("ringfence", "ringfence", &["--set", values]);
+        let values = values.replace("DIGEST", DIGEST);
+        let rendered = helm.template("ringfence", "ringfence", &["--set", &values]);
         let Err(why) = rendered else {
             panic!("{values} is taken")
         };

@@ -45,6 +45,7 @@ async fn each_set_of_values_is_taken_by_a_real_api_server() {
         ("cert-manager", 18),
         ("secrets", 17),
         ("ipv6", 14),
+        ("restored", 15),
     ] {
         let text = helm.template("ringfence", &namespace, &[&values(name)]);
         let known: Vec<Value> = objects(&text.unwrap())
