@@ -271,8 +271,64 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "helm install ringfence deploy/helm/ringfence",
+        "--set image.repository=registry.example/ringfence",
         By("tests/kubernetes/tests/chart/served.rs", "\"install\""),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "certificate clients",
+        By(
+            "tests/kubernetes/src/node/story/chart/two.rs",
+            "Two installations with certificates",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "helm test ringfence --namespace $team",
+        By(
+            "tests/kubernetes/src/node/story/chart/two.rs",
+            "\"helm test\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "--set logFormat=text",
+        By(
+            "tests/kubernetes/src/node/story/chart/upgraded.rs",
+            "\"helm upgrade\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "ringfence backup verify green.backup",
+        By(
+            "tests/kubernetes/src/node/story/chart/restored.rs",
+            "\"backup verify\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "helm uninstall ringfence --namespace green",
+        By(
+            "tests/kubernetes/src/node/story/chart/restored.rs",
+            "\"helm uninstall\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "create secret generic ringfence-backup",
+        By(
+            "tests/kubernetes/src/node/story/chart/restored.rs",
+            "\"helm install\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "delete secret ringfence-backup",
+        By(
+            "tests/kubernetes/src/node/story/chart/restored.rs",
+            "\"helm upgrade\"",
+        ),
     ),
     (
         "deploy/KUBERNETES.md",

@@ -74,7 +74,11 @@ pub enum Command {
     /// root, Go, and of Debian's packages containerd, runc, containernetworking-plugins, iptables,
     /// nftables and curl; minutes, and nothing is left behind
     #[command(verbatim_doc_comment)]
-    TestNode,
+    TestNode {
+        /// The Helm chart in place of the overlays: installations, an upgrade, a backup and a restore
+        #[arg(long)]
+        chart: bool,
+    },
     /// Builds an older release into target/upgrade, and rolls a cluster of it to this build and to
     /// enforced rights under load; needs the repository's history; minutes
     #[command(verbatim_doc_comment)]

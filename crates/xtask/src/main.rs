@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         Ok(Command::Kubernetes) => xtask::servers::kubernetes(&root),
         Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),
-        Ok(Command::TestNode) => xtask::node::run(&root),
+        Ok(Command::TestNode { chart }) => xtask::node::run(&root, chart),
         Ok(Command::Upgrade) => xtask::upgrade::run(&root),
         Ok(Command::Sim { words }) => xtask::sim::run(&words, &root),
         Ok(Command::Planted(request)) => xtask::planted::run(request, &root),

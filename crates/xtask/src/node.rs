@@ -5,11 +5,12 @@ use std::process::{Command, ExitCode};
 
 use crate::cargo::cargo;
 
-/// Runs the test; its exit code is this one's. The programs are built by the caller, and
+/// Runs the test of the overlays, or that of the chart; its exit code is this one's. The programs are built by the caller, and
 /// only the last step needs root.
 #[must_use]
-pub fn run(root: &Path) -> ExitCode {
-    match build(root).and_then(|built| start(root, &built)) {
+pub fn run(root: &Path, chart: bool) -> ExitCode {
+    let story = if chart { "chart" } else { "overlays" };
+    match build(root, chart).and_then(|built| start(root, &built, story)) {
         Ok(code) => code,
         Err(why) => {
             eprintln!("test-node FAILED: {why}");
@@ -24,7 +25,7 @@ struct Built {
     folder: PathBuf,
 }
 
-fn build(root: &Path) -> Result<Built, String> {
+fn build(root: &Path, chart: bool) -> Result<Built, String> {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
     let images = target.join("image");
@@ -35,7 +36,9 @@ fn build(root: &Path) -> Result<Built, String> {
         .current_dir(root)
         .status();
     succeeded("deploy/image/build", script)?;
-    build_controller(root, &target, &images)?;
+    if !chart {
+        build_controller(root, &target, &images)?;
+    }
     let program = [
         "build",
         "--package",
@@ -86,11 +89,12 @@ fn succeeded(what: &str, status: std::io::Result<std::process::ExitStatus>) -> R
     }
 }
 
-fn start(root: &Path, built: &Built) -> Result<ExitCode, String> {
+fn start(root: &Path, built: &Built, story: &str) -> Result<ExitCode, String> {
     let mut command = as_root(&built.program);
     let status = command
         .arg("outside")
         .args([&built.images, root, &built.folder])
+        .arg(story)
         .status();
     let status = status.map_err(|error| format!("cannot start the test: {error}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -129,7 +129,7 @@ fn steps(command: &Command) -> Vec<Step> {
         | Command::Kubernetes
         | Command::S3
         | Command::Targets
-        | Command::TestNode
+        | Command::TestNode { .. }
         | Command::Upgrade => Vec::new(),
     }
 }

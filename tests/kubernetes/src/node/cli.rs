@@ -17,8 +17,18 @@ pub(crate) enum Mode {
     },
 }
 
+/// What is deployed on the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Story {
+    /// The overlays of kustomize.
+    Overlays,
+    /// The Helm chart.
+    Chart,
+}
+
 /// What is tested.
 pub(crate) struct Request {
+    pub(crate) story: Story,
     /// The folder with the archives of the images.
     pub(crate) images: PathBuf,
     /// The repository.
@@ -38,25 +48,42 @@ pub(crate) struct Site {
     pub(crate) images: PathBuf,
     /// The repository.
     pub(crate) root: PathBuf,
+    /// The program `helm`, for the story of the chart.
+    pub(crate) helm: Option<PathBuf>,
 }
 
-const USAGE: &str = "usage: cargo xtask test-node; it builds what is needed and calls this program";
+const USAGE: &str =
+    "usage: cargo xtask test-node [--chart]; it builds what is needed and calls this program";
 
 /// Parses them.
 pub(crate) fn parse(words: &[String]) -> Result<Mode, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["outside", images, root, folder] => Ok(Mode::Outside(Request {
+        [
+            "outside",
+            images,
+            root,
+            folder,
+            story @ ("overlays" | "chart"),
+        ] => Ok(Mode::Outside(Request {
+            story: if *story == "chart" {
+                Story::Chart
+            } else {
+                Story::Overlays
+            },
             images: images.into(),
             root: root.into(),
             folder: folder.into(),
         })),
-        ["inside", folder, components, images, root] => Ok(Mode::Inside(Site {
-            folder: folder.into(),
-            components: components.into(),
-            images: images.into(),
-            root: root.into(),
-        })),
+        ["inside", folder, components, images, root, helm @ ..] if helm.len() < 2 => {
+            Ok(Mode::Inside(Site {
+                folder: folder.into(),
+                components: components.into(),
+                images: images.into(),
+                root: root.into(),
+                helm: helm.first().map(PathBuf::from),
+            }))
+        }
         ["hold", endpoint, lease] => Ok(Mode::Hold {
             endpoint: (*endpoint).to_owned(),
             lease: (*lease).to_owned(),

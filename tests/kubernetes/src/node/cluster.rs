@@ -14,7 +14,8 @@ use crate::program::{call, until};
 
 /// Long enough that nothing healthy reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
-/// Volumes that Pods can have: five members, some that are lost, and three of the last cluster.
+/// Volumes that Pods can have: five members, some that are lost, and three of the last
+/// cluster; or three of each installation of the chart, and three of one that is restored.
 const VOLUMES: usize = 12;
 
 /// A member of the Ringfence cluster.
@@ -32,6 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) api_server: u32,
     root: PathBuf,
     folder: PathBuf,
+    /// The program `helm`, if the story needs it.
+    pub(crate) helm: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -42,6 +45,7 @@ impl Cluster {
             api_server: plane.api_server,
             root: site.root.clone(),
             folder: site.folder.clone(),
+            helm: site.helm.clone(),
         };
         own.offer_volumes()?;
         Ok(own)

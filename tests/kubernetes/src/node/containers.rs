@@ -13,7 +13,7 @@ pub(crate) const SOCKET: &str = "/run/ringfence-node/containerd.sock";
 /// What a Pod's sandbox runs.
 const SANDBOX: &str = "ringfence.test/pause:1";
 
-/// What else is run: archives in the folder of the images.
+/// What else is run: archives in the folder of the images. The second one is for the overlays alone.
 const IMAGES: [&str; 2] = ["ringfence-dev.tar", "fenced-controller.tar"];
 
 /// Starts containerd with all images.
@@ -52,7 +52,11 @@ pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
         ],
     )?;
     let images = IMAGES.map(|image| site.images.join(image));
-    for image in [&pause].into_iter().chain(&images) {
+    let images = match site.helm {
+        Some(_) => &images[..1],
+        None => &images,
+    };
+    for image in [&pause].into_iter().chain(images) {
         let image = image.display().to_string();
         call(
             "ctr",

@@ -70,20 +70,21 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts them.
-    pub(crate) fn start(runtime: &Runtime, endpoints: &[String]) -> Result<Self, String> {
+    /// Starts them; each has a connection of its own.
+    pub(crate) fn start(
+        runtime: &Runtime,
+        connect: impl AsyncFn() -> Result<Client, String>,
+    ) -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut busy = Vec::new();
         let mut held = Vec::new();
         runtime.block_on(async {
             for number in 0..HOLDERS {
-                let holder =
-                    session(&client(endpoints).await?, &format!("holder-{number}")).await?;
+                let holder = session(&connect().await?, &format!("holder-{number}")).await?;
                 held.push(acquire(&holder, &format!("held/{number}")).await?);
             }
             for number in 0..BUSY {
-                let worker =
-                    session(&client(endpoints).await?, &format!("worker-{number}")).await?;
+                let worker = session(&connect().await?, &format!("worker-{number}")).await?;
                 busy.push(tokio::spawn(work(worker, number, stop.clone())));
             }
             Ok(Self { stop, busy, held })

@@ -13,8 +13,8 @@ const DOCUMENT: &str = "deploy/KUBERNETES.md";
 /// The person, in a folder with a copy of `deploy`.
 pub(crate) struct Operator {
     folder: PathBuf,
-    /// What a shell has on its path before all else.
-    components: PathBuf,
+    /// Folders that a shell has on its path before all others.
+    programs: Vec<PathBuf>,
     kubeconfig: PathBuf,
     document: String,
 }
@@ -29,8 +29,13 @@ impl Operator {
         let copy = folder.join("deploy").display().to_string();
         call("cp", &["--recursive", &deploy, &copy])?;
         let document = fs::read_to_string(folder.join(DOCUMENT)).map_err(made)?;
+        // The command line was built for the image, and lies beside this program.
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let programs = [Some(own.as_path()), cluster.helm.as_deref()];
+        let folders = programs.into_iter().flatten().filter_map(Path::parent);
+        let folders = [cluster.kubectl.folder()].into_iter().chain(folders);
         Ok(Self {
-            components: cluster.kubectl.folder().to_owned(),
+            programs: folders.map(Path::to_owned).collect(),
             kubeconfig: cluster.kubectl.kubeconfig().to_owned(),
             document,
             folder,
@@ -50,12 +55,18 @@ impl Operator {
 
     /// What a line prints, typed into a shell.
     pub(crate) fn types(&self, line: &str) -> Result<String, String> {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", self.components.display());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = self
+            .programs
+            .iter()
+            .cloned()
+            .chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(folders).map_err(|error| error.to_string())?;
         let output = Command::new("sh")
             .args(["-euc", line])
             .current_dir(&self.folder)
             .env("PATH", path)
+            .env("HOME", &self.folder)
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
             .output();
@@ -77,6 +88,12 @@ impl Operator {
         fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Writes a file in the folder.
+    pub(crate) fn writes(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     /// Writes this to the end of a file in the folder.
     pub(crate) fn adds(&self, name: &Path, text: &str) -> Result<(), String> {
         let path = self.folder.join(name);
@@ -86,9 +103,9 @@ impl Operator {
     }
 }
 
-/// The blocks of this language between a heading of the second level and the next one.
+/// The blocks of this language between a heading and the next one of its level or above.
 fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
-    let (mut blocks, mut here) = (Vec::new(), false);
+    let (mut blocks, mut here) = (Vec::new(), None);
     let mut block: Option<String> = None;
     let fence = format!("```{language}");
     for line in document.lines() {
@@ -98,8 +115,16 @@ fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
                 block = None;
             }
             Some(text) => *text += &format!("{line}\n"),
-            None if line.starts_with("## ") => here = line == format!("## {heading}"),
-            None if here && line == fence => block = Some(String::new()),
+            None if line.starts_with("##") => {
+                let title = line.trim_start_matches('#');
+                let level = line.len() - title.len();
+                here = match here {
+                    _ if title.trim() == heading => Some(level),
+                    Some(of) if level > of => here,
+                    _ => None,
+                };
+            }
+            None if here.is_some() && line == fence => block = Some(String::new()),
             None => {}
         }
     }

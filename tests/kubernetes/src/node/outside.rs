@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::cli::Request;
+use crate::cli::{Request, Story};
 use crate::machine::{self, Machine};
 use crate::program::{self, until};
 use crate::say::{self, Watch};
@@ -51,6 +51,10 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
             ));
         }
     }
+    let helm = match request.story {
+        Story::Overlays => None,
+        Story::Chart => Some(ringfence_kubernetes::build_helm()?),
+    };
     let _lock = only_one()?;
     machine::remove_cgroups(CGROUP)?;
     let before = Machine::look();
@@ -58,7 +62,8 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     fs::remove_dir_all(&request.folder).ok();
     fs::create_dir_all(&request.folder).map_err(fresh)?;
 
-    let told = machine::make_cgroups(CGROUP).and_then(|()| live(request, &components));
+    let told =
+        machine::make_cgroups(CGROUP).and_then(|()| live(request, &components, helm.as_deref()));
     let watch = Watch::start();
     let cleared = until("its cgroups are gone", FORGET_MAX, || {
         machine::remove_cgroups(CGROUP)
@@ -115,7 +120,7 @@ fn only_one() -> Result<File, String> {
 
 /// Runs the other half, which is the first process of its namespaces: with it everything ends in
 /// them, and with this process it.
-fn live(request: &Request, components: &Path) -> Result<(), String> {
+fn live(request: &Request, components: &Path, helm: Option<&Path>) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let status = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "unshare"])
@@ -125,6 +130,7 @@ fn live(request: &Request, components: &Path) -> Result<(), String> {
         .arg(own)
         .arg("inside")
         .args([&request.folder, components, &request.images, &request.root])
+        .args(helm)
         .stdin(Stdio::null())
         .status();
     let status = status.map_err(|error| format!("cannot start unshare: {error}"))?;

@@ -2,6 +2,7 @@
 
 mod away;
 mod beside;
+mod chart;
 mod controller;
 mod eviction;
 mod forming;
@@ -14,6 +15,7 @@ mod scale;
 
 use std::time::Duration;
 
+use ringfence_client::Client;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cluster::Cluster;
@@ -25,12 +27,20 @@ const SERVICE: &str = "ringfence.ringfence:7420";
 /// How long a Service may take to lead to Pods that have just become ready.
 const SERVICE_MAX: Duration = Duration::from_secs(30);
 
-/// Tells all of it; the error names what did not hold.
+/// Tells all of a story: that of the chart if there is a Helm, else that of the overlays. The error
+/// names what did not hold.
 pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
+    match cluster.helm {
+        Some(_) => chart::tell(cluster, &runtime),
+        None => overlays(cluster, &runtime),
+    }
+}
+
+fn overlays(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
     let chapters: [(&str, Chapter); 15] = [
         (
@@ -83,16 +93,21 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         ),
     ];
     for (claim, chapter) in chapters {
-        chapter(cluster, &runtime).map_err(|why| format!("{claim}: {why}"))?;
+        chapter(cluster, runtime).map_err(|why| format!("{claim}: {why}"))?;
     }
     Ok(())
+}
+
+/// A client outside the Pods.
+async fn outside() -> Result<Client, String> {
+    load::client(&[SERVICE.to_owned()]).await
 }
 
 /// Waits until a client outside is served by the Service.
 fn await_service(runtime: &Runtime) -> Result<(), String> {
     until("the Service leads to a node", SERVICE_MAX, || {
         let open = async {
-            let client = load::client(&[SERVICE.to_owned()]).await?;
+            let client = outside().await?;
             load::session(&client, "first").await
         };
         let opened = runtime.block_on(tokio::time::timeout(Duration::from_secs(5), open));

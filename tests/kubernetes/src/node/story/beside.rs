@@ -5,7 +5,7 @@ use ringfence_client::HeldLease;
 use tokio::runtime::Runtime;
 
 use super::pods::{apply, apply_text, pods, ready};
-use super::{SERVICE, controller};
+use super::{controller, outside};
 use crate::cluster::{Cluster, LONG};
 use crate::kubectl::Kubectl;
 use crate::load;
@@ -176,7 +176,7 @@ pub(super) fn no_write_passed(cluster: &Cluster, _: &Runtime) -> Result<(), Stri
 
 fn hold(runtime: &Runtime) -> Result<HeldLease, String> {
     runtime.block_on(async {
-        let client = load::client(&[SERVICE.to_owned()]).await?;
+        let client = outside().await?;
         let session = load::session(&client, "controller").await?;
         load::acquire(&session, LEASE).await
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::{SERVICE, await_service, tell_members};
+use super::{await_service, outside, tell_members};
 use crate::cluster::{Cluster, LONG, names};
 use crate::load;
 use crate::plane::NODE;
@@ -61,7 +61,7 @@ pub(super) fn a_client_outside_acquires(
     await_service(runtime)?;
     let (name, object) = LEASE;
     let (lease, kubelets) = runtime.block_on(async {
-        let client = load::client(&[SERVICE.to_owned()]).await?;
+        let client = outside().await?;
         let session = load::session(&client, "outside").await?;
         let kubelets = load::acquire(&session, KUBELETS).await?;
         Ok::<_, String>((load::acquire(&session, name).await?, kubelets))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::pods::apply_text;
-use super::{SERVICE, tell_members};
+use super::{SERVICE, outside, tell_members};
 use crate::cluster::{Cluster, LONG, names};
 use crate::load;
 use crate::operator::Operator;
@@ -141,7 +141,7 @@ fn figures_answer(cluster: &Cluster, expected: u16) -> Result<(), String> {
 
 /// A client outside: with the token it acquires, and without it does not.
 async fn by_token(token: &str) -> Result<HeldLease, String> {
-    let stranger = load::client(&[SERVICE.to_owned()]).await?;
+    let stranger = outside().await?;
     let refused = load::session(&stranger, "stranger").await;
     let why = refused.err().ok_or("a stranger has a session")?;
     if !why.contains("anonymous acquire") {

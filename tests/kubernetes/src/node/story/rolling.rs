@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::SERVICE;
+use super::outside;
 use crate::cluster::Cluster;
 use crate::load::Load;
 use crate::say::{self, Watch};
@@ -12,13 +12,13 @@ use crate::say::{self, Watch};
 /// The longest that a client may be without a grant.
 /// Wanted is below a second, which is what is printed on a machine that does nothing else; one that
 /// builds beside it took 1.2 s.
-const GAP_MAX: Duration = Duration::from_secs(3);
+pub(super) const GAP_MAX: Duration = Duration::from_secs(3);
 
 pub(super) fn a_rolling_restart_loses_no_session(
     cluster: &Cluster,
     runtime: &Runtime,
 ) -> Result<(), String> {
-    let load = Load::start(runtime, &[SERVICE.to_owned()])?;
+    let load = Load::start(runtime, outside)?;
     let watch = Watch::start();
     // The next chapter is about a cluster that leaves it to people.
     cluster.kubectl.run(

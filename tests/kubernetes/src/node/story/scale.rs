@@ -2,14 +2,14 @@
 
 use tokio::runtime::Runtime;
 
-use super::{SERVICE, tell_members};
+use super::{outside, tell_members};
 use crate::cluster::{Cluster, LONG, names};
 use crate::load::Load;
 use crate::program::until;
 use crate::say::{self, Watch};
 
 fn scale(cluster: &Cluster, runtime: &Runtime, replicas: usize) -> Result<(), String> {
-    let load = Load::start(runtime, &[SERVICE.to_owned()])?;
+    let load = Load::start(runtime, outside)?;
     let watch = Watch::start();
     let command =
         format!("scale statefulset ringfence --namespace=ringfence --replicas={replicas}");
