@@ -118,6 +118,13 @@ mod tests {
     }
 
     #[test]
+    fn a_node_gets_the_overlays_unless_the_chart_is_asked_for() {
+        for (line, chart) in [("test-node", false), ("test-node --chart", true)] {
+            assert_eq!(parsed(line).expect(line), Command::TestNode { chart });
+        }
+    }
+
+    #[test]
     fn help_is_no_failure_and_names_every_command() {
         let (code, help) = refused("--help");
 

@@ -47,16 +47,16 @@ pub(super) fn tell(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
             two::side_by_side,
         ),
         (
+            "a cluster that is lost is installed again from a backup",
+            restored::from_a_backup,
+        ),
+        (
             "`helm upgrade` loses no session",
             upgraded::no_session_is_lost,
         ),
         (
             "`helm uninstall` keeps what the notes say",
             uninstalled::keeps_what_the_notes_say,
-        ),
-        (
-            "a cluster that is lost is installed again from a backup",
-            restored::from_a_backup,
         ),
     ];
     for (claim, chapter) in chapters {
