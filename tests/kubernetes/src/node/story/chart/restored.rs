@@ -15,8 +15,8 @@ use crate::say::{self, Watch};
 const HEADING: &str = "A cluster that is lost";
 /// What the old holders write to, and a lease for it.
 const LEASE: &str = "web/orders";
-/// The longest TTL: quiet time is a minute more.
-const TTL_MAX: &str = "10s";
+/// The longest TTL, which is that of `helm test`: quiet time is a minute more.
+const TTL_MAX: &str = "15s";
 /// A right that is in the backup, and no longer in the values.
 const TAKEN_AWAY: &str = "former/*";
 
@@ -93,6 +93,7 @@ fn restore(stage: &Stage<'_>, team: &str, old: &Old) -> Result<(), String> {
     if !printed.contains(&from) || !printed.contains("quiet time") {
         return Err(format!("no {from}, in quiet time: {printed}"));
     }
+    let quiet = printed.lines().find(|line| line.contains("quiet time"));
     let rules = stage.ringfence(team, "access list")?;
     if rules.contains(TAKEN_AWAY) || !rules.contains("web/*") {
         return Err(format!("not the rules of the values: {rules}"));
@@ -105,6 +106,7 @@ fn restore(stage: &Stage<'_>, team: &str, old: &Old) -> Result<(), String> {
         watch,
         "installed again from the backup in a Secret, with the rules of the values",
     );
+    say::note(quiet.unwrap_or_default());
 
     let watch = Watch::start();
     let begun = stage.status(team)?;
