@@ -19,7 +19,6 @@ mod gate;
 mod guard;
 mod guard_hostile;
 mod guard_hostile_sqlite;
-mod guard_http;
 mod guard_shared_mysql;
 mod guard_strangers;
 mod harness;

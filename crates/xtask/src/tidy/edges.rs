@@ -47,7 +47,6 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringfence-lease-api", &[]),
-    ("ringfence-proxy", &["ringfence-core", "ringfence-guard"]),
     ("ringfence-model", &["ringfence-core"]),
     (
         "ringfence-check",
@@ -79,7 +78,6 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-kube",
             "ringfence-lease-api",
             "ringfence-proto",
-            "ringfence-proxy",
             "ringfence-raft",
             "ringfence-rest",
             "ringfence-services",

@@ -22,7 +22,6 @@ use super::asking::Cluster;
 use super::door::{Door, REVIEW_BYTES_MAX};
 use super::reviews::Reviews;
 use crate::cli::kube::figures;
-use crate::cli::stderr::log_to_stderr;
 use crate::cli::{Failure, Global, signals};
 use crate::limits::HTTP_SILENCE_MAX;
 use crate::ports::Http1;
@@ -76,7 +75,7 @@ struct Judge {
 
 impl Serve {
     pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
-        log_to_stderr();
+        figures::log_to_stderr();
         let tls = ServerTls {
             certificate: self.cert_file.into(),
             key: self.key_file.into(),

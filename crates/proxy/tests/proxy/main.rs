@@ -1,8 +1,0 @@
-//! The proxy between real callers and a real service, over sockets.
-#![allow(clippy::unwrap_used)]
-
-mod connections;
-mod order;
-mod outcomes;
-mod passing;
-mod stage;
