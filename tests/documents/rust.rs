@@ -128,6 +128,10 @@ const TABLE: &[(&str, Shown)] = &[
         Shown::Compiled("crates/kube/src/lib.rs"),
     ),
     ("client/TOKENS.md", Shown::Compiled("client/recipes/check")),
+    (
+        "crates/guard/README.md",
+        Shown::Compiled("crates/guard/tests/suite/readme.rs"),
+    ),
     ("CONTRIBUTING.md", Shown::Contrast),
 ];
 

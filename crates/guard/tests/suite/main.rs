@@ -6,6 +6,7 @@ mod copies;
 mod memory;
 mod mvcc;
 mod planted;
+mod readme;
 mod seal;
 mod sled_store;
 mod sqlite;
