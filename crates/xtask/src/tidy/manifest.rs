@@ -1,5 +1,5 @@
 //! What each `Cargo.toml` must say: the workspace's lints, and no version or feature of its own. What
-//! one that is published must say stands in `publish`.
+//! one that is published must say is in `publish`.
 
 use super::source::Package;
 use super::{SourceFile, Violation};
