@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use object_store::{
     MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
 };
@@ -148,8 +149,15 @@ impl Upload {
             };
             let object = PutPayload::from(std::mem::take(&mut self.part));
             let options = PutOptions::from(mode);
-            let put = self.store.put_opts(self.url.key(), object, options).await;
-            return put.map(drop).map_err(|error| self.error(&error));
+            let put = self
+                .store
+                .put_opts(self.url.key(), object.clone(), options)
+                .await;
+            return match put {
+                // An answer can be lost where the object is not.
+                Err(error) if !self.has(object).await => Err(self.error(&error)),
+                _ => Ok(()),
+            };
         }
         self.send().await?;
         self.arrived().await?;
@@ -161,6 +169,17 @@ impl Upload {
         };
         let completed = parts.complete().await;
         completed.map(drop).map_err(|error| self.error(&error))
+    }
+
+    /// Whether the bucket has just this object.
+    async fn has(&mut self, object: PutPayload) -> bool {
+        let expected = Bytes::from(object);
+        match self.store.get(self.url.key()).await {
+            Ok(found) if found.meta.size == expected.len() as u64 => {
+                found.bytes().await.is_ok_and(|found| found == expected)
+            }
+            _ => false,
+        }
     }
 
     /// Leaves nothing of it in the bucket, if the store still answers.

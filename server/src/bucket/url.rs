@@ -148,6 +148,10 @@ impl BucketUrl {
         }
         let is_prefix = key.is_empty() || key.ends_with('/');
         let key = key.strip_suffix('/').unwrap_or(key);
+        // The parser takes these away.
+        if key.starts_with('/') || key.ends_with('/') {
+            return Err(UrlError::new("the key has an empty segment"));
+        }
         if key.len() > KEY_BYTES_MAX {
             let why = format!(
                 "the key has {} bytes, at most {KEY_BYTES_MAX} are allowed",
@@ -228,6 +232,8 @@ mod tests {
             "az://box/key?sig=hunter2",
             "https://hunter2.example/b",
             "s3://b/hunter2//x",
+            "s3://b//hunter2",
+            "s3://b/hunter2//",
             "s3:///hunter2",
             "s3://b/../hunter2",
             "S3://b/hunter2",

@@ -40,6 +40,8 @@ fn a_command_line_without_meaning_ends_with_2() {
         &["--endpoints", "nowhere", "lease", "list"],
         &["completions", "tcl"],
         &["backup"],
+        &["backup", "s3:/b/x"],
+        &["backup", "s3://b//x"],
         &["backup", "verify"],
         &["backup", "verify", "b", "--digest", "77"],
         &["recover", "--data-dir", "d", "b"],

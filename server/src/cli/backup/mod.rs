@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::context::Context;
 use super::{Failure, Global, exit};
 use crate::bucket::{BucketError, Means, UrlError};
 
@@ -48,7 +47,7 @@ impl Backup {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         match self.command {
             Some(BackupCommand::Verify(command)) => command.run(global).await,
-            None => self.take.run(&Context::connect(global).await?).await,
+            None => self.take.run(global).await,
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{no_place, of_bucket};
 use crate::backups::BackupName;
 use crate::bucket::{BucketUrl, Place, Upload};
 use crate::cli::context::Context;
-use crate::cli::{Failure, exit};
+use crate::cli::{Failure, Global, exit};
 
 /// The file that stands for standard output.
 const STDOUT: &str = "-";
@@ -45,8 +45,9 @@ enum Target {
     Stdout,
     File(Box<BackupOutput>),
     Object(Box<Upload>),
-    /// An object whose name is known when the first part has come, and whether it may be replaced.
-    Behind(BucketUrl, bool),
+    /// An object whose name is known when the first part has come. The same name is the same state, so one
+    /// that is there may be replaced.
+    Behind(BucketUrl),
 }
 
 /// A backup that has come to its end.
@@ -59,19 +60,22 @@ struct Taken {
 }
 
 impl Take {
-    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         let Some(file) = self.file else {
             return Err(Failure::usage(
                 "missing FILE: expected a path, a URL of an object, or - for standard output",
             ));
         };
-        let mut target = match file.as_os_str() == STDOUT {
-            true => Target::Stdout,
-            false => match Place::of(&file).map_err(|why| no_place(&why))? {
-                Place::Path(file) => Target::File(Box::new(create(&file, self.force)?)),
-                Place::Bucket(url) if url.is_prefix() => Target::Behind(url, self.force),
-                Place::Bucket(url) => Target::begin(url, self.force).await?,
-            },
+        let place = match file.as_os_str() == STDOUT {
+            true => None,
+            false => Some(Place::of(&file).map_err(|why| no_place(&why))?),
+        };
+        let context = &Context::connect(global).await?;
+        let mut target = match place {
+            None => Target::Stdout,
+            Some(Place::Path(file)) => Target::File(Box::new(create(&file, self.force)?)),
+            Some(Place::Bucket(url)) if url.is_prefix() => Target::Behind(url),
+            Some(Place::Bucket(url)) => Target::begin(url, self.force).await?,
         };
         let taken = match receive(context, &mut target).await {
             Ok(taken) => taken,
@@ -108,7 +112,7 @@ impl Take {
                 context.output.result(&taken.object(&url), text)?;
             }
             // It has come to its end, so it has begun.
-            Target::Behind(..) => return Err(torn("no part of the backup came")),
+            Target::Behind(_) => return Err(torn("no part of the backup came")),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -180,7 +184,7 @@ impl Target {
 
     /// The first part has come, which says what the backup is of.
     async fn begun(&mut self, first: &BackupResponse) -> Result<(), Failure> {
-        let Self::Behind(url, replace) = self else {
+        let Self::Behind(url) = self else {
             return Ok(());
         };
         let cluster = wire::cluster_id_from_wire(&first.cluster_id).ok().flatten();
@@ -189,7 +193,7 @@ impl Target {
             wall_ms: first.unix_ms,
             index: first.index,
         };
-        *self = Self::begin(url.join(&name.to_string()), *replace).await?;
+        *self = Self::begin(url.join(&name.to_string()), true).await?;
         Ok(())
     }
 
@@ -201,7 +205,7 @@ impl Target {
                 let written = upload.write(bytes).await;
                 return written.map_err(|why| of_bucket(&why));
             }
-            Self::Behind(..) => Ok(()),
+            Self::Behind(_) => Ok(()),
         };
         written.map_err(|cause| {
             Failure::new(
