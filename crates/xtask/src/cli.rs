@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::planted;
+use crate::{bench, planted};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
@@ -79,6 +79,10 @@ pub enum Command {
         #[arg(long)]
         chart: bool,
     },
+    /// Writes to target/bench: the same work on three nodes of Ringfence and of etcd, in turns, as ratios
+    /// with their spread; needs Go, once; 4 minutes behind the builds, on a quiet machine
+    #[command(verbatim_doc_comment)]
+    Bench(bench::Request),
     /// Builds an older release into target/upgrade, and rolls a cluster of it to this build and to
     /// enforced rights under load; needs the repository's history; minutes
     #[command(verbatim_doc_comment)]

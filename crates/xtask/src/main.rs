@@ -11,6 +11,7 @@ fn main() -> ExitCode {
         Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),
         Ok(Command::TestNode { chart }) => xtask::node::run(&root, chart),
+        Ok(Command::Bench(request)) => xtask::bench::run(&request, &root),
         Ok(Command::Upgrade) => xtask::upgrade::run(&root),
         Ok(Command::Sim { words }) => xtask::sim::run(&words, &root),
         Ok(Command::Planted(request)) => xtask::planted::run(request, &root),

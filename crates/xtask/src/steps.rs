@@ -124,7 +124,8 @@ fn steps(command: &Command) -> Vec<Step> {
         Command::Tidy => vec![TIDY],
         Command::Deny => vec![DENY],
         // They are programs of their own.
-        Command::Planted(_)
+        Command::Bench(_)
+        | Command::Planted(_)
         | Command::Sim { .. }
         | Command::Kubernetes
         | Command::S3

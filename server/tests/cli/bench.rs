@@ -53,3 +53,19 @@ fn the_ratio_to_etcd_is_that_of_the_two_rates_of_one_run() {
         assert!((ratio - ours / theirs).abs() <= slack + 0.01, "{said}");
     }
 }
+
+#[test]
+fn on_etcd_what_etcd_cannot_do_and_an_etcd_that_is_not_there_are_refused() {
+    for (work, why) in [
+        ("lock", "cycle, full, check and keepalive only"),
+        ("failover", "cycle, full, check and keepalive only"),
+        ("cycle", "no etcd on PATH"),
+    ] {
+        let mut command = ringfence();
+        command.args(["bench", work, "--on", "etcd"]);
+        command.env("PATH", "/nowhere");
+        let said = Said::from(command.output().unwrap());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(why), "{said:?}");
+    }
+}

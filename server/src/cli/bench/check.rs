@@ -36,5 +36,5 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
             }
         })
         .await?;
-    Sheet::new("check", "checks", &["check"]).print(&measured, target, &load)
+    Sheet::new("check", "checks", &["check"]).print(&measured, &target.describe(), &load)
 }

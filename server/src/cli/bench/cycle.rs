@@ -40,7 +40,7 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         text,
         ..Sheet::new("cycle", "cycles", &series)
     };
-    sheet.print(&measured, target, &load)
+    sheet.print(&measured, &target.describe(), &load)
 }
 
 /// A comparison is one only if both run on this machine.

@@ -53,7 +53,7 @@ pub(super) async fn run(target: &mut Target, load: Load) -> Result<(), Failure> 
         samples: vec![outages],
     };
     let series = ["first grant"];
-    Sheet::new("failover", "leaders killed", &series).print(&measured, target, &load)
+    Sheet::new("failover", "leaders killed", &series).print(&measured, &target.describe(), &load)
 }
 
 /// Acquires and releases, as often as it takes.

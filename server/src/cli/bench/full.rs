@@ -32,7 +32,7 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         })
         .await?;
     let series = ["open+acquire", "the whole"];
-    Sheet::new("full", "cycles", &series).print(&measured, target, &load)
+    Sheet::new("full", "cycles", &series).print(&measured, &target.describe(), &load)
 }
 
 /// Opens a session and acquires `name` in one call.

@@ -54,7 +54,7 @@ pub(super) async fn run(target: &Target, load: Load, sessions: u32) -> Result<()
             }
         })
         .await?;
-    Sheet::new("keepalive", "keep-alives", &["message"]).print(&measured, target, &load)
+    Sheet::new("keepalive", "keep-alives", &["message"]).print(&measured, &target.describe(), &load)
 }
 
 fn ended() -> Failure {

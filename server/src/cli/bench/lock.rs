@@ -37,5 +37,5 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         })
         .await?;
     let series = ["acquire", "acquire+release"];
-    Sheet::new("lock", "cycles", &series).print(&measured, target, &load)
+    Sheet::new("lock", "cycles", &series).print(&measured, &target.describe(), &load)
 }

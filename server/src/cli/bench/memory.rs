@@ -73,7 +73,7 @@ pub(super) async fn run(target: &Target, load: Load, sessions: u32) -> Result<()
         text,
         ..Sheet::new("memory", "sessions", &series)
     };
-    sheet.print(&measured, target, &load)
+    sheet.print(&measured, &target.describe(), &load)
 }
 
 /// The resident memory of each node's process, in bytes.

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::load::{Load, Measured, Samples};
 use super::numbers::{count, show_us};
-use super::target::Target;
 use crate::cli::Failure;
 use crate::cli::output::Table;
 
@@ -34,14 +33,14 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Prints the throughput and the durations of each series.
+    /// Prints the throughput and the durations of each series, and the place where that was.
     ///
     /// # Errors
     /// If stdout cannot be written.
     pub(super) fn print(
         self,
         measured: &Measured,
-        target: &Target,
+        place: &str,
         load: &Load,
     ) -> Result<(), Failure> {
         let Self {
@@ -84,10 +83,8 @@ impl<'a> Sheet<'a> {
             true => "\n\nThis is a debug build: its figures are no measure; use --release",
             false => "",
         };
-        let text = format!(
-            "{work}: {clients}, {seconds:.0} s, {}\n{done}\n\n{table}{text}{build}",
-            target.describe(),
-        );
+        let text =
+            format!("{work}: {clients}, {seconds:.0} s, {place}\n{done}\n\n{table}{text}{build}",);
         load.output.result(&Value::Object(object), text.trim_end())
     }
 }

@@ -1,7 +1,10 @@
-//! The same cycle against etcd, if there is one on PATH: the ratio says more than a figure.
+//! The same work on etcd, if there is one on PATH: the ratio says more than a figure.
 //!
 //! Three nodes on loopback, fsync on, as etcd is shipped. Acquiring is what its own lock recipe
 //! does (put a key under a lease if it does not exist), releasing deletes the key.
+
+mod messages;
+mod works;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,8 +15,8 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use super::load::Measured;
-use super::load::{Client, Load};
+use self::messages::{StatusRequest, StatusResponse};
+use super::load::{Load, Measured};
 use crate::cli::nodes::{Child, Held, Ports};
 use crate::cli::{Failure, exit};
 
@@ -22,18 +25,49 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 const CLIENTS_PER_CONNECTION: u32 = 8;
 
-/// Measures etcd; nothing if there is none.
+/// What is measured of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Put a key under a lease if it does not exist, and delete it.
+    Cycle,
+    /// The same with a lease of its own, that is revoked with the key.
+    Full,
+    /// Linearizable reads of a key that is there.
+    Check,
+    /// Streams that keep many leases alive, one message each.
+    Keepalive {
+        /// Leases per stream.
+        leases: u32,
+    },
+}
+
+/// Measures the cycle; nothing if there is no etcd.
 ///
 /// # Errors
 /// If there is one and it does not work.
 pub(super) async fn cycle(load: Load) -> Result<Option<Measured>, Failure> {
+    match is_on_path() {
+        true => measure(Work::Cycle, load).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Measures `work` on three nodes of etcd.
+///
+/// # Errors
+/// If there is none on PATH, or it does not work.
+pub(super) async fn measure(work: Work, load: Load) -> Result<Measured, Failure> {
     if !is_on_path() {
-        return Ok(None);
+        return Err(Failure::usage("there is no etcd on PATH")
+            .hint("install etcd, or let `cargo xtask bench` build one"));
     }
     let etcd = Etcd::start().await?;
-    let measured = etcd.measure(load).await;
+    let measured = match etcd.channels(load.clients).await {
+        Ok(channels) => works::measure(work, load, &channels).await,
+        Err(failure) => Err(failure),
+    };
     etcd.stop().await;
-    measured.map(Some)
+    measured
 }
 
 fn is_on_path() -> bool {
@@ -88,42 +122,16 @@ impl Etcd {
         })
     }
 
-    async fn measure(&self, load: Load) -> Result<Measured, Failure> {
+    /// Connections to the leader, one for every eight clients, as to a cluster of Ringfence.
+    async fn channels(&self, clients: u32) -> Result<Vec<Channel>, Failure> {
         let leader = tokio::time::timeout(READY_LIMIT, self.leader()).await;
         let leader = leader.map_err(|_| failed("does not form a cluster within 20 s"))?;
         let mut channels = Vec::new();
-        for _ in 0..load.clients.div_ceil(CLIENTS_PER_CONNECTION) {
-            channels.push(
-                connect(leader)
-                    .await
-                    .ok_or_else(|| failed("does not answer"))?,
-            );
+        for _ in 0..clients.div_ceil(CLIENTS_PER_CONNECTION) {
+            let channel = connect(leader).await;
+            channels.push(channel.ok_or_else(|| failed("does not answer"))?);
         }
-        load.drive(1, |mut client: Client| {
-            let channel = channels[client.number as usize % channels.len()].clone();
-            async move {
-                let key = format!("bench/{}", client.number).into_bytes();
-                let grant = LeaseGrantRequest { ttl: 60, id: 0 };
-                let lease: LeaseGrantResponse =
-                    call(&channel, "/etcdserverpb.Lease/LeaseGrant", grant).await?;
-                client.ready().await;
-                while !client.is_over() {
-                    let began = client.now();
-                    let acquire = TxnRequest::put_if_absent(&key, lease.id);
-                    let acquired: TxnResponse =
-                        call(&channel, "/etcdserverpb.KV/Txn", acquire).await?;
-                    if !acquired.succeeded {
-                        return Err(failed("refused a key that is free"));
-                    }
-                    let release = DeleteRangeRequest { key: key.clone() };
-                    let _: DeleteRangeResponse =
-                        call(&channel, "/etcdserverpb.KV/DeleteRange", release).await?;
-                    client.took(0, began, 1);
-                }
-                Ok(client)
-            }
-        })
-        .await
+        Ok(channels)
     }
 
     async fn leader(&self) -> SocketAddr {
@@ -161,6 +169,7 @@ async fn connect(client: SocketAddr) -> Option<Channel> {
     endpoint.tcp_nodelay(true).connect().await.ok()
 }
 
+/// A unary call.
 async fn call<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, Failure>
 where
     Q: prost::Message + Send + Sync + 'static,
@@ -187,109 +196,4 @@ fn failed(why: &str) -> Failure {
         format!("etcd, which is on PATH, {why}"),
     )
     .hint("take it off PATH to measure without the comparison")
-}
-
-// The few fields of etcd's protocol that the cycle needs; fields that are absent here are skipped.
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct LeaseGrantRequest {
-    #[prost(int64, tag = "1")]
-    ttl: i64,
-    #[prost(int64, tag = "2")]
-    id: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct LeaseGrantResponse {
-    #[prost(int64, tag = "2")]
-    id: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct TxnRequest {
-    #[prost(message, repeated, tag = "1")]
-    compare: Vec<Compare>,
-    #[prost(message, repeated, tag = "2")]
-    success: Vec<RequestOp>,
-}
-
-impl TxnRequest {
-    fn put_if_absent(key: &[u8], lease: i64) -> Self {
-        const CREATE_REVISION: i32 = 1;
-        let compare = Compare {
-            result: 0,
-            target: CREATE_REVISION,
-            key: key.to_vec(),
-            create_revision: 0,
-        };
-        let put = PutRequest {
-            key: key.to_vec(),
-            value: b"bench".to_vec(),
-            lease,
-        };
-        Self {
-            compare: vec![compare],
-            success: vec![RequestOp { put: Some(put) }],
-        }
-    }
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Compare {
-    #[prost(int32, tag = "1")]
-    result: i32,
-    #[prost(int32, tag = "2")]
-    target: i32,
-    #[prost(bytes = "vec", tag = "3")]
-    key: Vec<u8>,
-    #[prost(int64, tag = "5")]
-    create_revision: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct RequestOp {
-    #[prost(message, optional, tag = "2")]
-    put: Option<PutRequest>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct PutRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    lease: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct TxnResponse {
-    #[prost(bool, tag = "2")]
-    succeeded: bool,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct DeleteRangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct DeleteRangeResponse {}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct StatusRequest {}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct StatusResponse {
-    #[prost(message, optional, tag = "1")]
-    header: Option<ResponseHeader>,
-    #[prost(uint64, tag = "4")]
-    leader: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct ResponseHeader {
-    #[prost(uint64, tag = "2")]
-    member_id: u64,
 }
