@@ -78,6 +78,9 @@ pub enum Command {
         /// The Helm chart in place of the overlays: installations, an upgrade, a backup and a restore
         #[arg(long)]
         chart: bool,
+        /// With the programs that `cargo test --workspace --no-run` has built, linked by .ci/link-static
+        #[arg(long)]
+        built: bool,
     },
     /// Writes to target/bench: the same work on three nodes of Ringfence and of etcd, in turns, as ratios
     /// with their spread; needs Go, once; 4 minutes behind the builds, on a quiet machine
@@ -123,8 +126,13 @@ mod tests {
 
     #[test]
     fn a_node_gets_the_overlays_unless_the_chart_is_asked_for() {
-        for (line, chart) in [("test-node", false), ("test-node --chart", true)] {
-            assert_eq!(parsed(line).expect(line), Command::TestNode { chart });
+        for (line, chart, built) in [
+            ("test-node", false, false),
+            ("test-node --chart", true, false),
+            ("test-node --built", false, true),
+        ] {
+            let asked = Command::TestNode { chart, built };
+            assert_eq!(parsed(line).expect(line), asked);
         }
     }
 

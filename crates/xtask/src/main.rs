@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         Ok(Command::Kubernetes) => xtask::servers::kubernetes(&root),
         Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),
-        Ok(Command::TestNode { chart }) => xtask::node::run(&root, chart),
+        Ok(Command::TestNode { chart, built }) => xtask::node::run(&root, chart, built),
         Ok(Command::Bench(request)) => xtask::bench::run(&request, &root),
         Ok(Command::Upgrade) => xtask::upgrade::run(&root),
         Ok(Command::Sim { words }) => xtask::sim::run(&words, &root),

@@ -5,12 +5,14 @@ use std::process::{Command, ExitCode};
 
 use crate::cargo::cargo;
 
-/// Runs the test of the overlays, or that of the chart; its exit code is this one's. The programs are built by the caller, and
-/// only the last step needs root.
+/// Runs the test of the overlays, or that of the chart; its exit code is this one's. The programs are built first, unless
+/// they are there, and only the last step needs root.
 #[must_use]
-pub fn run(root: &Path, chart: bool) -> ExitCode {
+pub fn run(root: &Path, chart: bool, built: bool) -> ExitCode {
     let story = if chart { "chart" } else { "overlays" };
-    match build(root, chart).and_then(|built| start(root, &built, story)) {
+    let programs = Programs::of(root, built);
+    let packed = programs.and_then(|programs| pack(root, &programs, chart));
+    match packed.and_then(|packed| start(root, &packed, story)) {
         Ok(code) => code,
         Err(why) => {
             eprintln!("test-node FAILED: {why}");
@@ -19,63 +21,100 @@ pub fn run(root: &Path, chart: bool) -> ExitCode {
     }
 }
 
-struct Built {
-    program: PathBuf,
+/// Where the programs are, or will be.
+struct Programs {
+    target: PathBuf,
+    folder: PathBuf,
+    built: bool,
+}
+
+struct Packed {
+    test: PathBuf,
     images: PathBuf,
     folder: PathBuf,
 }
 
-fn build(root: &Path, chart: bool) -> Result<Built, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
-    let images = target.join("image");
-    // A quick build: what is shown here does not depend on how fast a node is.
-    let script = Command::new(root.join("deploy/image/build"))
-        .args(["--profile", "dev", "--output"])
-        .arg(images.join("ringfence-dev.tar"))
-        .current_dir(root)
-        .status();
-    succeeded("deploy/image/build", script)?;
-    if !chart {
-        build_controller(root, &target, &images)?;
+impl Programs {
+    fn of(root: &Path, built: bool) -> Result<Self, String> {
+        let target = std::env::var_os("CARGO_TARGET_DIR");
+        let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
+        let programs = Self {
+            folder: target.join("debug"),
+            target,
+            built,
+        };
+        for name in ["ringfence", "fenced-controller", "test-node"] {
+            if built && !programs.named(name).is_file() {
+                return Err(format!(
+                    "{} is not there; run: RUSTC_WRAPPER=$PWD/.ci/link-static cargo test --workspace --no-run",
+                    programs.named(name).display()
+                ));
+            }
+        }
+        Ok(programs)
     }
-    let program = [
-        "build",
-        "--package",
-        "ringfence-kubernetes",
-        "--bin",
-        "test-node",
-    ];
-    let built = cargo().args(program).current_dir(root).status();
-    succeeded("cargo build", built)?;
-    Ok(Built {
-        program: target.join("debug").join("test-node"),
+
+    fn named(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+fn pack(root: &Path, programs: &Programs, chart: bool) -> Result<Packed, String> {
+    let images = programs.target.join("image");
+    let node = images.join("ringfence-dev.tar");
+    if programs.built {
+        image(root, &programs.named("ringfence"), "ringfence", &node)?;
+    } else {
+        // A quick build: what is shown here does not depend on how fast a node is.
+        let script = Command::new(root.join("deploy/image/build"))
+            .args(["--profile", "dev", "--output"])
+            .arg(node)
+            .current_dir(root)
+            .status();
+        succeeded("deploy/image/build", script)?;
+        build(
+            &["build", "--package", "ringfence-kubernetes", "--bin"],
+            root,
+            "test-node",
+            &[],
+        )?;
+    }
+    if !chart {
+        let name = "fenced-controller";
+        if !programs.built {
+            let package = ["rustc", "--package", "ringfence-fenced-controller", "--bin"];
+            // As the README of the example has it.
+            let linked = "--, -C, target-feature=+crt-static, -C, strip=symbols";
+            build(
+                &package,
+                root,
+                name,
+                &linked.split(", ").collect::<Vec<_>>(),
+            )?;
+        }
+        let archive = images.join("fenced-controller.tar");
+        image(root, &programs.named(name), name, &archive)?;
+    }
+    Ok(Packed {
+        test: programs.named("test-node"),
         images,
-        folder: target.join("test-node"),
+        folder: programs.target.join("test-node"),
     })
 }
 
-/// The example, as its README has it.
-fn build_controller(root: &Path, target: &Path, images: &Path) -> Result<(), String> {
-    let example = [
-        "rustc",
-        "--package",
-        "ringfence-fenced-controller",
-        "--bin",
-        "fenced-controller",
-        "--",
-        "-C",
-        "target-feature=+crt-static",
-        "-C",
-        "strip=symbols",
-    ];
-    let built = cargo().args(example).current_dir(root).status();
-    succeeded("cargo rustc", built)?;
+fn build(command: &[&str], root: &Path, program: &str, more: &[&str]) -> Result<(), String> {
+    let mut cargo = cargo();
+    let built = cargo.args(command).arg(program).args(more);
+    succeeded("cargo", built.current_dir(root).status())
+}
+
+/// Makes the image of a program that is there.
+fn image(root: &Path, program: &Path, name: &str, archive: &Path) -> Result<(), String> {
     let script = Command::new(root.join("deploy/image/build"))
         .arg("--binary")
-        .arg(target.join("debug").join("fenced-controller"))
-        .args(["--tag", "fenced-controller:0.1.0", "--output"])
-        .arg(images.join("fenced-controller.tar"))
+        .arg(program)
+        .args(["--tag", &format!("{name}:0.1.0"), "--output"])
+        .arg(archive)
         .current_dir(root)
         .status();
     succeeded("deploy/image/build", script)
@@ -89,11 +128,11 @@ fn succeeded(what: &str, status: std::io::Result<std::process::ExitStatus>) -> R
     }
 }
 
-fn start(root: &Path, built: &Built, story: &str) -> Result<ExitCode, String> {
-    let mut command = as_root(&built.program);
+fn start(root: &Path, packed: &Packed, story: &str) -> Result<ExitCode, String> {
+    let mut command = as_root(&packed.test);
     let status = command
         .arg("outside")
-        .args([&built.images, root, &built.folder])
+        .args([packed.images.as_path(), root, &packed.folder])
         .arg(story)
         .status();
     let status = status.map_err(|error| format!("cannot start the test: {error}"))?;
