@@ -183,6 +183,7 @@ pub use transport::error::{CallError, ConnectError};
 pub use transport::refusal::{Reason, Refusal};
 #[cfg(feature = "tls")]
 pub use transport::tls::Tls;
+pub use transport::trace::TraceParent;
 pub use watch::floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
 pub use watch::info::{EndInfo, GrantInfo, LeaseInfo};
 pub use watch::position::{InvalidPosition, Position};

@@ -6,7 +6,7 @@
 //! `endpoint` (by `tls`) and shows a `credential`. `link` puts calls onto that stream, many in one
 //! message, and `calls` remembers them; `unary` and `streams` use the same connection. `retry` says when
 //! to try again, and `random` supplies the jitter. A call fails with an `error`, which may carry a
-//! `refusal`; `options` are the settings.
+//! `refusal`; `trace` is the caller's place in a trace, and `options` are the settings.
 
 pub(crate) mod calls;
 pub(crate) mod connection;
@@ -25,6 +25,7 @@ pub(crate) mod retry;
 pub(crate) mod streams;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+pub(crate) mod trace;
 pub(crate) mod unary;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,7 @@ use crate::transport::endpoint_selector::EndpointSelector;
 use crate::transport::error::CallError;
 use crate::transport::link::Link;
 use crate::transport::options::Options;
+use crate::transport::trace::TraceParent;
 
 /// The most unary calls that go on to their answers although no caller waits for these any more.
 const ABANDONED_MAX: usize = 1_024;
@@ -102,6 +104,14 @@ impl Transport {
     /// The deadline of a request that is sent now.
     pub(crate) fn deadline(&self) -> Moment {
         self.now() + self.options.request_timeout
+    }
+
+    /// The place in a trace of the caller that this code runs for.
+    pub(crate) fn caller_in_trace(&self) -> Option<TraceParent> {
+        self.options
+            .trace_context
+            .as_ref()
+            .and_then(|asked| asked())
     }
 
     /// A call failed: perhaps for the token that was shown.

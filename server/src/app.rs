@@ -14,18 +14,13 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt};
 use ringfence_access::Peer;
 use ringfence_core::Mode;
-use ringfence_proto::v1::connection_server::ConnectionServer;
-use ringfence_proto::v1::leases_server::LeasesServer;
-use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_raft::{Node, StartError, StopReason};
-use ringfence_services::{ConnectionService, Context, LeaseService, Pool, SessionService};
+use ringfence_services::{Context, Pool};
 use ringfence_tls::{Acceptor, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tonic::server::NamedService;
-use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 use crate::admin_socket::AdminSocket;
@@ -35,12 +30,14 @@ use crate::bucket::BucketError;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
+use crate::health::tell_health;
 use crate::identify::IdentifyLayer;
 use crate::leave::leave_if_scaled_away;
-use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
+use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX};
 use crate::metrics::{Certificates, Metrics, Ports};
 use crate::notify::Notice;
-use crate::progress::{Complaint, Progress};
+use crate::otlp::Telemetry;
+use crate::progress::Progress;
 use crate::reach::Reach;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
@@ -75,6 +72,9 @@ pub(crate) enum AppError {
     /// What is to be restored cannot be used.
     #[error(transparent)]
     Restore(RestoreError),
+    /// The collector cannot be spoken to as configured.
+    #[error("--otlp-endpoint: {0}")]
+    Otlp(String),
     /// There is no way to the API server of Kubernetes.
     #[error("--kube-mirror, --kube-pods or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
@@ -129,9 +129,10 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
             return Ok(());
         }
     };
-    let node = Node::start(node_config::node_config(&config, peer_tls, restore))
-        .await
-        .map_err(start_error)?;
+    let mut telemetry = Telemetry::of(&config).map_err(AppError::Otlp)?;
+    let mut to_start = node_config::node_config(&config, peer_tls, restore);
+    to_start.spans = telemetry.as_ref().map(Telemetry::spans).unwrap_or_default();
+    let node = Node::start(to_start).await.map_err(start_error)?;
     info!(
         name = config.name,
         incarnation = %node.incarnation(),
@@ -184,6 +185,9 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
             }
             if let Some(backups) = &backup_figures {
                 backups.register(registry);
+            }
+            if let Some(telemetry) = &telemetry {
+                telemetry.register(registry);
             }
         },
     );
@@ -266,6 +270,9 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         stopped(stopping.clone()),
     );
     let mut http = tokio::spawn(http);
+    if let Some(telemetry) = &mut telemetry {
+        telemetry.begin(&metrics);
+    }
     tokio::spawn(metrics.count_transitions(node.clone()));
     if let (Some(client), Some(mirror), Some(metrics)) =
         (&api_server, &config.kube_mirror, kube_metrics)
@@ -315,7 +322,13 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     if ended.is_ok() && timeout(DRAIN_MAX, &mut clients).await.is_err() {
         info!("some clients still hold their connections; they see them end");
     }
-    if timeout(NODE_STOP_MAX, node.shutdown()).await.is_err() {
+    let exported = async {
+        if let Some(telemetry) = telemetry {
+            telemetry.end().await;
+        }
+    };
+    let (stopped, ()) = tokio::join!(timeout(NODE_STOP_MAX, node.shutdown()), exported);
+    if stopped.is_err() {
         warn!("the node did not stop in time; its log is whole all the same");
     }
     if left {
@@ -397,49 +410,6 @@ fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError
     };
     ringfence_raft::listen(address).map_err(refused)
 }
-
-/// Tells the standard health service how this node is, for as long as it runs.
-async fn tell_health(
-    progress: Progress,
-    health: HealthReporter,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let mut told = None;
-    let mut complaint = Complaint::default();
-    loop {
-        let stopping_now = *stopping.borrow_and_update();
-        progress.look();
-        let found = progress.check();
-        if !stopping_now {
-            complaint.hear(&found);
-        }
-        let serving = !stopping_now && found.is_ok();
-        if told != Some(serving) {
-            told = Some(serving);
-            let status = if serving {
-                tonic_health::ServingStatus::Serving
-            } else {
-                tonic_health::ServingStatus::NotServing
-            };
-            for service in [
-                "",
-                LeasesName::NAME,
-                SessionsName::NAME,
-                ConnectionName::NAME,
-            ] {
-                health.set_service_status(service, status).await;
-            }
-        }
-        if stopping_now {
-            return;
-        }
-        let _changed = timeout(PROGRESS_INTERVAL, stopping.changed()).await.is_ok();
-    }
-}
-
-type LeasesName = LeasesServer<LeaseService>;
-type SessionsName = SessionsServer<SessionService>;
-type ConnectionName = ConnectionServer<ConnectionService>;
 
 fn server_ended<E: std::fmt::Display>(
     what: &'static str,

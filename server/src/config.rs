@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod given;
 mod kube;
+mod otlp;
 mod peer_tls;
 mod range;
 mod rates;
@@ -32,6 +33,9 @@ pub(crate) use backup::{Backups, Restore};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;
+pub(crate) use otlp::Otlp;
+#[cfg(feature = "otel")]
+pub(crate) use otlp::{Sampler, Trust};
 pub(crate) use peer_tls::NodeTls;
 
 use address::{host_port, listen};
@@ -134,6 +138,8 @@ pub(crate) struct Config {
     pub(crate) restore: Option<Restore>,
     /// For how long a cluster that is formed grants nothing.
     pub(crate) quiet_time: Option<Millis>,
+    /// Where it exports traces and metrics to.
+    pub(crate) otlp: Option<Otlp>,
 }
 
 impl Config {
@@ -169,6 +175,7 @@ impl Config {
         let backups = backup::backups(&given)?;
         let restore = backup::restore(&given, access.mode)?;
         let quiet_time = backup::quiet_time(&given)?;
+        let otlp = otlp::otlp(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
         let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
@@ -280,6 +287,7 @@ impl Config {
             backups,
             restore,
             quiet_time,
+            otlp,
         })
     }
 }

@@ -26,7 +26,7 @@ use http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WARNING,
 };
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use ringfence_lease_api::route::{Route, parse};
@@ -105,6 +105,20 @@ fn refused(failure: &Failure) -> Response<Body> {
         answer.headers.push((RETRY_AFTER, seconds.into()));
     }
     answer.response()
+}
+
+/// The path of a call with one answer, without the names in it; `None` for anything else.
+pub(crate) fn route_of(method: &Method, uri: &Uri) -> Option<&'static str> {
+    match parse(method.as_str(), uri.path(), uri.query()).ok()? {
+        Route::Get(..) | Route::Update(..) | Route::Patch(..) | Route::Delete(..) => {
+            Some("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+        }
+        Route::List(Some(_), _) | Route::Create(..) => {
+            Some("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+        }
+        Route::List(None, _) => Some("/apis/coordination.k8s.io/v1/leases"),
+        Route::Watch(..) | Route::Document(_) => None,
+    }
 }
 
 /// A request without its body.

@@ -51,6 +51,36 @@ pub(crate) const NOT_READY_LOG_PAUSE: Duration = Duration::from_secs(300);
 /// machines have taken seconds; nothing that comes back has taken this.
 pub(crate) const STUCK_MAX: Duration = Duration::from_secs(20);
 
+/// The most spans a second that are recorded of traces that this node begins, and as many of those that
+/// callers began; a call of a leader has about three.
+pub(crate) const SPANS_PER_SECOND_MAX: u64 = 2_000;
+/// The most spans that wait for the collector.
+pub(crate) const SPANS_QUEUED_MAX: usize = 8_192;
+/// And the most memory that they take, in bytes.
+pub(crate) const SPANS_QUEUED_BYTES_MAX: usize = 8 << 20;
+/// The most spans in one message to the collector.
+pub(crate) const SPAN_BATCH_MAX: usize = 512;
+/// How long fewer wait for more.
+pub(crate) const SPAN_BATCH_WAIT: Duration = Duration::from_secs(1);
+/// The most points of figures in one message to the collector.
+pub(crate) const METRIC_POINTS_MAX: usize = 2_000;
+/// The most bytes of an answer of the collector, and of its headers.
+pub(crate) const OTLP_ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How long connecting to the collector may take.
+pub(crate) const OTLP_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How often a message is tried until it is dropped.
+pub(crate) const OTLP_TRIES_MAX: u32 = 5;
+/// The pause behind the first try that failed; it doubles.
+pub(crate) const OTLP_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause, also if the collector asks for a longer one.
+pub(crate) const OTLP_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The longest value of a variable of OpenTelemetry, in bytes.
+pub(crate) const OTLP_VARIABLE_BYTES_MAX: usize = 16 << 10;
+/// The most pairs in one of them that is a list.
+pub(crate) const OTLP_ATTRIBUTES_MAX: usize = 64;
+/// How long a node that stops exports what still waits. It does so while it stops.
+pub(crate) const OTLP_FLUSH_MAX: Duration = Duration::from_secs(2);
+
 /// How long a node that is scaled away may take to leave its cluster, before all of what follows.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// How long a node that stops tries to hand leadership over while it still serves. This and the

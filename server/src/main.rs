@@ -2,11 +2,19 @@
 //!
 //! This crate decides nothing about leases: it parses, wires and prints. Decisions come from
 //! `ringfence_core`; the way to them is `ringfence_raft`.
+#![cfg_attr(
+    not(feature = "otel"),
+    allow(
+        dead_code,
+        reason = "settings and limits of the exporter have no reader then"
+    )
+)]
 
 mod acts;
 mod admin_socket;
 mod app;
 mod audit_log;
+mod authorities;
 mod backups;
 mod bucket;
 mod cli;
@@ -16,6 +24,7 @@ mod descriptors;
 mod duration;
 mod forming;
 mod hangup;
+mod health;
 mod http;
 mod identify;
 mod kube;
@@ -26,6 +35,7 @@ mod limits;
 mod metrics;
 mod node_config;
 mod notify;
+mod otlp;
 mod own_files;
 mod pods;
 mod ports;

@@ -68,6 +68,7 @@ fn exit_of(error: &AppError) -> u8 {
         | AppError::Backups(_)
         | AppError::Restore(_)
         | AppError::Kube(_)
+        | AppError::Otlp(_)
         | AppError::Start(_)
         | AppError::Stopped(_)
         | AppError::Server { .. } => EXIT_FAILED,

@@ -28,6 +28,7 @@ use crate::limits::{
     CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PING_INTERVAL, PING_TIMEOUT,
     STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
 };
+use crate::otlp::TraceLayer;
 
 /// The gRPC server of clients with its limits.
 fn server() -> Server {
@@ -56,7 +57,7 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
 /// What stands before the services, the innermost first.
 type Layers = Stack<
     MapResponseLayer<fn(Answered) -> Answered>,
-    Stack<MeteredLayer, Stack<IdentifyLayer, Identity>>,
+    Stack<MeteredLayer, Stack<TraceLayer, Stack<IdentifyLayer, Identity>>>,
 >;
 
 type Answered = tonic::codegen::http::Response<Body>;
@@ -71,6 +72,7 @@ pub(crate) fn lease_api(
     let api = axum::Router::new().fallback_service(LeaseApi::new(context));
     server()
         .layer(identify)
+        .layer(TraceLayer::new(context.spans()))
         .layer(MeteredLayer::new(Arc::clone(pool)))
         .layer(MapResponseLayer::new(
             name_malformed as fn(Answered) -> Answered,
@@ -120,6 +122,7 @@ pub(crate) fn services(
     let routes = routes.routes().into_axum_router().fallback_service(rest);
     server()
         .layer(identify)
+        .layer(TraceLayer::new(context.spans()))
         .layer(MeteredLayer::new(Arc::clone(pool)))
         .layer(MapResponseLayer::new(
             name_malformed as fn(Answered) -> Answered,

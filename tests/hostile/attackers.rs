@@ -58,6 +58,7 @@ async fn unread_frames(endpoint: String, sessions: u64) {
     let frame = ClientFrame {
         id: 1,
         body: Some(Body::KeepAlive(largest(sessions))),
+        ..ClientFrame::default()
     };
     let message = ClientMessage {
         frames: vec![frame],

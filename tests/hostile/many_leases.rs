@@ -56,6 +56,7 @@ pub(crate) async fn fill(caller: Caller, channel: Channel, first: u64, width: us
                 name: format!("many/{:0>width$}", first + at),
                 ..AcquireRequest::default()
             })),
+            ..ClientFrame::default()
         });
         ask.send(ClientMessage {
             frames: frames.collect(),

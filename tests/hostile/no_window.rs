@@ -164,11 +164,18 @@ async fn frames_that_wait_for_a_place_have_an_end() {
             // The greeting goes into the one piece that is made without a window. What asks for nothing
             // is refused by a reply: these take all places.
             sleep(BETWEEN).await;
-            let nothing = |id| ClientFrame { id, body: None };
+            let nothing = |id| ClientFrame {
+                id,
+                ..ClientFrame::default()
+            };
             let frames = (1..=4_096).map(nothing).collect();
             ask.send(message(frames)).await.unwrap();
             let body = Some(Body::KeepAlive(bomb()));
-            let bomb = ClientFrame { id: 1, body };
+            let bomb = ClientFrame {
+                id: 1,
+                body,
+                ..ClientFrame::default()
+            };
             ask.send(message(vec![bomb])).await.unwrap();
             pending::<()>().await;
         });

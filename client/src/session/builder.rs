@@ -12,6 +12,7 @@ use crate::transport::credential::{Credential, TokenSource};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::ConnectError;
 use crate::transport::options::Options;
+use crate::transport::trace::TraceParent;
 
 /// Sets up a [`Client`]; [`Client::builder`] begins one.
 #[must_use = "a builder does nothing until connect()"]
@@ -103,6 +104,32 @@ impl ClientBuilder {
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.options.keep_alive_interval = interval;
         self.options.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// Names the caller's place in a trace with each request that is sent for a caller, if `current`
+    /// says one: the nodes record the request in that trace, if they have a collector. `current` is
+    /// called where the caller's future is polled, so that what is current there is found; it must not
+    /// block. What the client does automatically, as keep-alives, belongs to no trace.
+    ///
+    /// With OpenTelemetry it reads the present span's context:
+    ///
+    /// ```
+    /// use ringfence_client::{Client, TraceParent};
+    ///
+    /// # fn present() -> ([u8; 16], [u8; 8], bool) { ([1; 16], [2; 8], true) }
+    /// let builder = Client::builder().trace_context(|| {
+    ///     // Of `opentelemetry::Context::current().span().span_context()`: `trace_id().to_bytes()`,
+    ///     // `span_id().to_bytes()`, and `is_sampled()`.
+    ///     let (trace_id, span_id, sampled) = present();
+    ///     TraceParent::new(trace_id, span_id, sampled)
+    /// });
+    /// ```
+    pub fn trace_context(
+        mut self,
+        current: impl Fn() -> Option<TraceParent> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.trace_context = Some(Arc::new(current));
         self
     }
 

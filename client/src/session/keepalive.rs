@@ -128,7 +128,7 @@ fn dispatch(client: &Arc<ClientInner>, request: KeepAliveRequest, batch: Batch, 
     let reply = client
         .transport
         .link
-        .call(body, ReplyMode::Once, now + longest);
+        .call(body, None, ReplyMode::Once, now + longest);
     let taker = Arc::clone(client);
     let taking = async move { take(&taker, reply, batch).await };
     drop(client.transport.thread.spawn(taking));

@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::transport::error::CallError;
 use crate::transport::refusal::Refusal;
 use crate::transport::retry::{self, Meaning};
+use crate::transport::trace::TraceParent;
 
 /// The most requests that may wait for a reply at one time.
 pub(crate) const CALLS_MAX: usize = 65_536;
@@ -38,6 +39,8 @@ pub(crate) enum ReplyMode {
 
 struct Call {
     body: client_frame::Body,
+    /// The caller's place in a trace: on the heap, since most have none.
+    within: Option<Box<TraceParent>>,
     mode: ReplyMode,
     sent: Moment,
     deadline: Moment,
@@ -79,6 +82,7 @@ impl Calls {
     pub(crate) fn insert(
         &mut self,
         body: client_frame::Body,
+        within: Option<TraceParent>,
         mode: ReplyMode,
         sent: Moment,
         deadline: Moment,
@@ -95,6 +99,7 @@ impl Calls {
         let (maybe_done, tries, last_error) = (false, 0, None);
         let call = Call {
             body,
+            within: within.map(Box::new),
             mode,
             sent,
             deadline,
@@ -120,6 +125,11 @@ impl Calls {
         Some(ClientFrame {
             id,
             body: Some(call.body.clone()),
+            traceparent: call
+                .within
+                .as_ref()
+                .map(|place| place.to_string())
+                .unwrap_or_default(),
         })
     }
 

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::sync::lock;
 use crate::transport::error::ConnectError;
 use crate::transport::refusal::{Reason, Refusal};
+use crate::transport::trace;
 
 /// The longest token, in bytes: it has to fit the headers that a server takes.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -246,6 +247,9 @@ impl Interceptor for Credential {
         }
         if let Some(cluster) = lock(&self.0.cluster).clone() {
             request.metadata_mut().insert(CLUSTER_HEADER, cluster);
+        }
+        if let Some(place) = trace::header() {
+            request.metadata_mut().insert("traceparent", place);
         }
         Ok(request)
     }

@@ -18,6 +18,7 @@ use crate::transport::calls::{Answer, Calls, ReplyMode, RetryHint};
 use crate::transport::credential::Channel;
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::CallError;
+use crate::transport::trace::TraceParent;
 
 /// The most frames in one message; the server refuses more.
 const FRAMES_MAX: usize = 4_096;
@@ -65,7 +66,8 @@ impl Transport {
             // request has arrived, and by then no task here may see the lease as held.
             callbacks.end_belief_before(&body);
         }
-        let reply = self.link.call(body, mode, deadline);
+        let within = self.caller_in_trace();
+        let reply = self.link.call(body, within, mode, deadline);
         match reply.await {
             Ok(result) => result.inspect_err(|error| self.note_refusal(error)),
             Err(_) => Err(CallError::stopped()),
@@ -88,6 +90,7 @@ impl Link {
     pub(crate) fn call(
         &self,
         body: client_frame::Body,
+        within: Option<TraceParent>,
         mode: ReplyMode,
         deadline: Moment,
     ) -> oneshot::Receiver<Result<Answer, CallError>> {
@@ -95,7 +98,10 @@ impl Link {
         let mut state = lock(&self.state);
         // Read here, before the stream can have the request: the window counts from it.
         let sent = self.clock.now();
-        if let Some(id) = state.calls.insert(body, mode, sent, deadline, reply) {
+        if let Some(id) = state
+            .calls
+            .insert(body, within, mode, sent, deadline, reply)
+        {
             state.send(id, sent);
             self.rearm(&state);
         }
@@ -273,8 +279,8 @@ impl Stream for Outbound {
 
 /// An upper bound of a frame's encoded size.
 fn bytes_at_most(frame: &ClientFrame) -> usize {
-    /// Tags, lengths, numbers and a session handle.
-    const FIXED: usize = 128;
+    /// Tags, lengths, numbers, a session handle and a place in a trace.
+    const FIXED: usize = 192;
     /// A session handle or an acknowledged loss in a keep-alive.
     const EACH: usize = 48;
     let variable = match &frame.body {
@@ -310,6 +316,7 @@ mod tests {
         ClientFrame {
             id,
             body: Some(client_frame::Body::Get(GetRequest::default())),
+            ..ClientFrame::default()
         }
     }
 
@@ -355,6 +362,7 @@ mod tests {
         let frame = ClientFrame {
             id: 1,
             body: Some(client_frame::Body::Acquire(large)),
+            ..ClientFrame::default()
         };
         let counts = drain(vec![frame; 20]);
         assert_eq!(counts.iter().sum::<usize>(), 20);

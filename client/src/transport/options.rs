@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{BootClock, Clock};
 use crate::transport::credential::Credential;
+use crate::transport::trace::TraceContext;
 
 /// What the parts of a client need to know.
 #[derive(Clone)]
@@ -15,6 +16,7 @@ pub(crate) struct Options {
     pub(crate) keep_alive_timeout: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credential: Credential,
+    pub(crate) trace_context: Option<TraceContext>,
     /// `None` connects without TLS.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<ringfence_tls::Connector>,
@@ -50,6 +52,7 @@ impl Default for Options {
             keep_alive_timeout: Duration::from_secs(2),
             clock: Arc::new(BootClock),
             credential: Credential::default(),
+            trace_context: None,
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(feature = "sim")]

@@ -7,12 +7,12 @@ use tokio::sync::oneshot;
 use tonic::{Code, Response, Status};
 
 use crate::clock::Moment;
-use crate::transport::Transport;
 use crate::transport::connection::describe;
 use crate::transport::credential::Channel;
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};
 use crate::transport::retry::{self, Meaning};
+use crate::transport::{Transport, trace};
 
 impl CallError {
     /// Only a status that carries our own details says what became of the request.
@@ -64,6 +64,7 @@ where
     F: Fn(Channel) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
+    let within = transport.caller_in_trace();
     let (reply, answer) = oneshot::channel();
     let caller = Arc::clone(transport);
     let calling = async move {
@@ -75,7 +76,7 @@ where
     };
     // On the client's thread, so that the caller's executor need not be tokio's, and so that a
     // dropped caller does not reset the stream.
-    drop(transport.thread.spawn(calling));
+    drop(transport.thread.spawn(trace::within(within, calling)));
     answer.await.unwrap_or_else(|_| Err(CallError::stopped()))
 }
 

@@ -10,12 +10,14 @@ mod generated;
 pub mod record;
 pub mod refusal;
 pub mod text;
+mod traceparent;
 pub mod wire;
 
 pub use error::DecodeError;
 pub use generated::ringfence::raft::v1 as raft;
 pub use generated::ringfence::v1;
 pub use refusal::Refusal;
+pub use traceparent::TraceParent;
 
 /// The descriptors of the public services with their comments, for server reflection.
 #[cfg(feature = "generate")]

@@ -14,6 +14,7 @@ use ringfence_tls::{Acceptor, Connector};
 pub use self::restore::Restore;
 pub(crate) use self::restore::quiet_time_digest;
 use crate::platform::hooks::Hooks;
+use crate::spans::Spans;
 use ringfence_history::HistoryLimits;
 
 /// The most entries that are kept only to be dropped together.
@@ -102,6 +103,8 @@ pub struct NodeConfig {
     pub pod_sessions: bool,
     /// How much history is kept.
     pub history: HistoryLimits,
+    /// Where the spans of calls go; nowhere unless set.
+    pub spans: Spans,
     /// For tests.
     #[doc(hidden)]
     pub hooks: Hooks,
@@ -186,6 +189,7 @@ impl NodeConfig {
             peer_port_is_local: false,
             pod_sessions: true,
             history: HistoryLimits::default(),
+            spans: Spans::default(),
             hooks: Hooks::default(),
         }
     }

@@ -21,6 +21,7 @@
 //! network     calls between nodes: the client, the port, the stream of forwarded calls
 //! store       identity, log, snapshots, applied state, events
 //! config      what a node is started with
+//! spans       what traces show of calls: the parts of each, and what takes them
 //! types       values that all folders share, and their bytes
 //! platform    clocks, files, tasks, random numbers; the machine or a simulation of it
 //! ```
@@ -117,6 +118,7 @@ mod platform;
 mod read;
 mod requests;
 mod shared;
+mod spans;
 mod store;
 mod tasks;
 #[cfg(any(test, fuzzing))]
@@ -154,6 +156,9 @@ pub use requests::propose::PROPOSALS_QUEUED_MAX;
 pub use ringfence_history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryFigures, HistoryLimits,
     HistoryQuery, HistoryRecord, HistoryState,
+};
+pub use spans::{
+    Entered, OpenSpan, Serving, Sink, Span, SpanIds, SpanKind, SpanValue, Spans, note,
 };
 pub use store::backup_file::{BACKUP_FRAME_BYTES_MAX, Backup, BackupError, Hashed, write_backup};
 pub use store::backup_output::BackupOutput;

@@ -73,6 +73,19 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
     }
 }
 
+/// The path of a call with one answer, as OpenAPI writes it; `None` for anything else.
+#[must_use]
+pub fn route_of(method: &Method, path: &str) -> Option<&'static str> {
+    let Found::Call(does, _) = find(method, path) else {
+        return None;
+    };
+    let (_, route, _) = ROUTES.iter().find(|(.., of)| *of == does)?;
+    match does {
+        Does::Watch | Does::WatchFloors | Does::OpenApi => None,
+        _ => Some(route),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -99,6 +112,22 @@ mod tests {
             assert_eq!(get(path), Found::Nothing, "{path}");
         }
         assert_eq!(get("/v1/acquire"), Found::OtherMethod(Method::POST));
+    }
+
+    #[test]
+    fn a_call_with_one_answer_has_a_route_without_its_names() {
+        let get = |path| route_of(&Method::GET, path);
+        assert_eq!(get("/v1/leases/bank/x"), Some("/v1/leases/{name}"));
+        assert_eq!(get("/v1/check/bank/x/42"), Some("/v1/check/{name}/{token}"));
+        for path in [
+            "/v1/watch",
+            "/v1/floors",
+            "/v1/openapi.json",
+            "/v1/acquire",
+            "/",
+        ] {
+            assert_eq!(get(path), None, "{path}");
+        }
     }
 
     #[test]

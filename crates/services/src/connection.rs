@@ -253,7 +253,11 @@ mod tests {
         let mut told = None;
         for (id, body) in (7..).zip(asks) {
             let body = Some(body);
-            let frames = vec![v1::ClientFrame { id, body }];
+            let frames = vec![v1::ClientFrame {
+                id,
+                body,
+                ..Default::default()
+            }];
             ask.send(Ok(v1::ClientMessage { frames })).unwrap();
             let (answered, body) = next(&mut outgoing).await;
             assert_eq!(answered, id, "{body:?}");
@@ -317,7 +321,11 @@ mod tests {
                 serve(&alone.context, account, Some(identified), incoming, None).unwrap();
             assert!(matches!(next(&mut outgoing).await, (0, Body::Greeting(_))));
             let body = Some(Ask::Acquire(acquire(2, 1)));
-            let frames = vec![v1::ClientFrame { id: 7, body }];
+            let frames = vec![v1::ClientFrame {
+                id: 7,
+                body,
+                ..Default::default()
+            }];
             ask.send(Ok(v1::ClientMessage { frames })).unwrap();
             let waiting = async {
                 while alone.node.read(|machine| machine.summary().waiters) == 0 {

@@ -42,6 +42,7 @@ mod rights;
 #[cfg(test)]
 mod rpcs;
 mod sessions;
+mod spans;
 mod status;
 mod unknown;
 mod waits;
@@ -53,7 +54,7 @@ use std::time::Duration;
 use ringfence_core::{ClusterId, ClusterTime, Command, Pod};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use ringfence_raft::{Node, ProposeError, Silence};
+use ringfence_raft::{Node, ProposeError, Silence, Spans};
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
@@ -85,6 +86,7 @@ pub use rates::{ConnectionPrincipals, Meter, PrincipalRates, is_health};
 pub use refusals::{RefusalCounts, Refusals, Refused};
 pub use rights::FIGURES;
 pub use sessions::SessionService;
+pub use spans::{UNARY_METHODS, end_with_code, note_method};
 
 /// What all services share.
 #[derive(Clone)]
@@ -142,6 +144,12 @@ impl Context {
     #[must_use]
     pub fn silence(&self, within: Duration) -> Option<Silence> {
         self.node.silence(within)
+    }
+
+    /// Where the spans of the calls that this node serves go.
+    #[must_use]
+    pub fn spans(&self) -> &Spans {
+        self.node.spans()
     }
 
     /// What the services of this node have counted.

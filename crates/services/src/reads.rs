@@ -17,6 +17,7 @@ use crate::clients::{Account, Reserved};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::metrics::Call;
 use crate::rights::judged;
+use crate::spans;
 use crate::status::{RETRY_AFTER, not_read};
 
 /// How old an answer may be; `None`: it reflects everything that was acknowledged before.
@@ -33,6 +34,9 @@ pub(super) trait Query: Send + 'static {
 
     /// What the call asks for, and how old the answer may be.
     fn asked(self) -> Result<(Self::Asked, MaxStaleness), Refusal>;
+
+    /// Notes for traces what is asked for.
+    fn note(asked: &Self::Asked);
 
     /// Whether this caller may ask for it, by the state that the answer comes from. It must not
     /// depend on whether there is such a thing.
@@ -92,6 +96,7 @@ impl Context {
     pub(super) async fn read<Q: Query>(&self, who: &Who, query: Q) -> Result<Q::Answer, Refusal> {
         self.admit(who)?;
         let (asked, max_staleness) = query.asked()?;
+        Q::note(&asked);
         let age = self.ready_to_read(max_staleness).await?;
         self.look::<Q>(who, asked, age).1
     }
@@ -132,6 +137,10 @@ impl Query for v1::GetRequest {
         wire::get_from_wire(self)
     }
 
+    fn note(name: &LeaseName) {
+        spans::note_lease(name);
+    }
+
     fn judge(
         name: &LeaseName,
         machine: &StateMachine,
@@ -166,6 +175,10 @@ impl Query for v1::CheckRequest {
         Ok(((name, token), max_staleness))
     }
 
+    fn note((name, _): &(LeaseName, FencingToken)) {
+        spans::note_lease(name);
+    }
+
     fn judge(
         (name, _): &(LeaseName, FencingToken),
         machine: &StateMachine,
@@ -194,6 +207,8 @@ impl Query for v1::GetSessionRequest {
             wire::max_staleness_from_wire(self.read)?,
         ))
     }
+
+    fn note(_: &SessionId) {}
 
     fn judge(
         id: &SessionId,

@@ -26,6 +26,7 @@ use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use crate::limits::{ACCESS_LOOK_INTERVAL, CAUGHT_UP_AFTER};
 use crate::places::Place;
+use crate::spans;
 
 /// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
 /// this name: it stands in a rule as that of a lease would, so that the right to it alone can be given.
@@ -283,6 +284,7 @@ impl Context {
         account: &Account,
         command: Command,
     ) -> Result<Command, Refusal> {
+        spans::note_command(&command);
         let caller = self.caller(who);
         let know_callers = self.members_know(who)?;
         let (mode, unknown, judged) = self.node.read(|machine| {

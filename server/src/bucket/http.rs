@@ -1,8 +1,5 @@
 //! What sends the requests of a bucket's client: HTTP/1.1, over TLS unless the environment allows
-//! other connections.
-//!
-//! The authorities of the machine are trusted, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. A
-//! machine that has none, as the image of Ringfence, trusts those of Mozilla, which are in the binary.
+//! other connections. The authorities of the machine are trusted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,8 +7,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper_rustls::builderstates::{WantsSchemes, WantsTlsConfig};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
@@ -23,7 +19,7 @@ use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::timeout;
 
 use super::answers::{ANSWER_MAX, Secrets, Silent, decoded, whole};
-use crate::duration;
+use crate::{authorities, duration};
 
 /// How long a connection may take. The client of a machine's identity asks for less: it is only there
 /// in a cloud.
@@ -45,13 +41,6 @@ struct Sender {
     reads: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "SSL_CERT_FILE and SSL_CERT_DIR name no certificate of an authority ({0}); name a PEM file that \
-     this user may read, or unset them for the authorities of the machine"
-)]
-struct NoAuthorities(std::io::Error);
-
 impl HttpConnector for Connections {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let plain = options.get_config_value(&ClientConfigKey::AllowHttp);
@@ -62,7 +51,7 @@ impl HttpConnector for Connections {
         tcp.set_connect_timeout(Some(within.unwrap_or(CONNECT_MAX).min(CONNECT_MAX)));
         // `https://` is for what is around it.
         tcp.enforce_http(false);
-        let tls = trusting().map_err(|error| object_store::Error::Generic {
+        let tls = authorities::trusting().map_err(|error| object_store::Error::Generic {
             store: "bucket",
             source: Box::new(error),
         })?;
@@ -75,24 +64,6 @@ impl HttpConnector for Connections {
         let reads = self.reads.clone();
         Ok(HttpClient::new(Sender { client, reads }))
     }
-}
-
-/// Who is trusted.
-fn trusting() -> Result<HttpsConnectorBuilder<WantsSchemes>, NoAuthorities> {
-    let builder = HttpsConnectorBuilder::<WantsTlsConfig>::new;
-    match builder().with_native_roots() {
-        Ok(tls) => Ok(tls),
-        // What an operator has chosen is not replaced by something else.
-        Err(error) if chosen() => Err(NoAuthorities(error)),
-        Err(_) => Ok(builder().with_webpki_roots()),
-    }
-}
-
-/// Whether the environment says who is trusted.
-fn chosen() -> bool {
-    ["SSL_CERT_FILE", "SSL_CERT_DIR"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some())
 }
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;

@@ -38,6 +38,14 @@ pub(crate) enum ConfigError {
         /// What is wrong with it, and what is expected.
         why: String,
     },
+    /// A variable of another project cannot be used. Its value is not repeated: it may be a secret.
+    #[error("{name} {why}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it, and what is expected.
+        why: String,
+    },
     /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}; check --config", path.display())]
     Unreadable {

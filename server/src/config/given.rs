@@ -408,6 +408,14 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) drill: Option<bool>,
+    /// The OpenTelemetry collector that traces and metrics are exported to by OTLP over gRPC: http:// or
+    /// https://HOST:PORT. The variables OTEL_* that OPERATE.md lists count too [default: none]
+    #[arg(long, env = "RINGFENCE_OTLP_ENDPOINT", value_name = "URL")]
+    pub(super) otlp_endpoint: Option<String>,
+    /// Which share of the traces that begin at this node is recorded; callers decide of theirs
+    /// [default: 0.01]
+    #[arg(long, env = "RINGFENCE_TRACE_SAMPLE", value_name = "0..1")]
+    pub(super) trace_sample: Option<f64>,
 }
 
 impl Given {
@@ -481,6 +489,8 @@ impl Given {
             rules: self.rules.or(lower.rules),
             quiet_time: self.quiet_time.or(lower.quiet_time),
             drill: self.drill.or(lower.drill),
+            otlp_endpoint: self.otlp_endpoint.or(lower.otlp_endpoint),
+            trace_sample: self.trace_sample.or(lower.trace_sample),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) async fn three() -> (Vec<Process>, TempDir) {
 }
 
 /// The same, each with more flags of its own.
-async fn three_with(more: [&[&str]; 3]) -> (Vec<Process>, TempDir) {
+pub(crate) async fn three_with(more: [&[&str]; 3]) -> (Vec<Process>, TempDir) {
     let dir = TempDir::new().unwrap();
     let ports = [0; 3].map(|_| Ports::free());
     let members: Vec<_> = (1..)

@@ -16,6 +16,7 @@ mod limits;
 mod members;
 mod metrics;
 mod notify;
+mod otlp;
 mod own_files;
 mod package;
 mod pages;

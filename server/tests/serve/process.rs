@@ -95,6 +95,18 @@ impl Process {
         Self::start_command(command, ["127.0.0.1"; 3], dir, ports, flags)
     }
 
+    /// The same with these variables of its environment.
+    pub(crate) fn start_in(
+        variables: &[(&str, &str)],
+        dir: &Path,
+        ports: Ports,
+        flags: &[&str],
+    ) -> Self {
+        let mut command = command();
+        command.envs(variables.iter().copied());
+        Self::start_command(command, ["127.0.0.1"; 3], dir, ports, flags)
+    }
+
     /// The same, whose log has no reader: the other end of its pipe is closed.
     pub(crate) fn start_unread(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -253,7 +265,8 @@ fn log_file(dir: &Path) -> PathBuf {
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("RINGFENCE_") {
+        let name_of = name.to_string_lossy();
+        if name_of.starts_with("RINGFENCE_") || name_of.starts_with("OTEL_") {
             command.env_remove(name);
         }
     }

@@ -34,12 +34,13 @@ impl Wire {
         let frames = frames.into_iter().map(|(id, body)| v1::ClientFrame {
             id,
             body: Some(body),
+            ..Default::default()
         });
-        self.asks
-            .send(v1::ClientMessage {
-                frames: frames.collect(),
-            })
-            .unwrap();
+        self.send(frames.collect());
+    }
+
+    pub(crate) fn send(&self, frames: Vec<v1::ClientFrame>) {
+        self.asks.send(v1::ClientMessage { frames }).unwrap();
     }
 
     /// The next frame; `None` at the end of the stream.

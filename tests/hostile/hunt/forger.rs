@@ -65,6 +65,7 @@ impl Siege {
             let calls = (1..).zip(&drawn).map(|(id, (_, body, _))| pb::Call {
                 id,
                 body: Some(body.clone()),
+                ..pb::Call::default()
             });
             let calls: Vec<pb::Call> = calls.collect();
             // Some in one message, and the stream stays open.

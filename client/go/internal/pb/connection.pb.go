@@ -84,7 +84,12 @@ type ClientFrame struct {
 	//	*ClientFrame_Transfer
 	//	*ClientFrame_Get
 	//	*ClientFrame_Check
-	Body          isClientFrame_Body `protobuf_oneof:"body"`
+	Body isClientFrame_Body `protobuf_oneof:"body"`
+	// The trace that the request belongs to, as W3C's Trace Context writes it in the header
+	// `traceparent`; empty: none. Unary calls and those in HTTP and JSON send the header itself. A node
+	// with a collector records a request whose flag `sampled` is set, within its limits. It does nothing
+	// else with it, and ignores a text of another format.
+	Traceparent   string `protobuf:"bytes,15,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +217,13 @@ func (x *ClientFrame) GetCheck() *CheckRequest {
 		}
 	}
 	return nil
+}
+
+func (x *ClientFrame) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type isClientFrame_Body interface {
@@ -703,7 +715,7 @@ const file_ringfence_v1_connection_proto_rawDesc = "" +
 	"\n" +
 	"\x1dringfence/v1/connection.proto\x12\fringfence.v1\x1a\x19ringfence/v1/leases.proto\x1a\x1bringfence/v1/sessions.proto\x1a\x18ringfence/v1/types.proto\"B\n" +
 	"\rClientMessage\x121\n" +
-	"\x06frames\x18\x01 \x03(\v2\x19.ringfence.v1.ClientFrameR\x06frames\"\x95\x04\n" +
+	"\x06frames\x18\x01 \x03(\v2\x19.ringfence.v1.ClientFrameR\x06frames\"\xb7\x04\n" +
 	"\vClientFrame\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12/\n" +
 	"\x04open\x18\x02 \x01(\v2\x19.ringfence.v1.OpenRequestH\x00R\x04open\x12?\n" +
@@ -716,7 +728,8 @@ const file_ringfence_v1_connection_proto_rawDesc = "" +
 	"\btransfer\x18\b \x01(\v2\x1d.ringfence.v1.TransferRequestH\x00R\btransfer\x12,\n" +
 	"\x03get\x18\t \x01(\v2\x18.ringfence.v1.GetRequestH\x00R\x03get\x122\n" +
 	"\x05check\x18\n" +
-	" \x01(\v2\x1a.ringfence.v1.CheckRequestH\x00R\x05checkB\x06\n" +
+	" \x01(\v2\x1a.ringfence.v1.CheckRequestH\x00R\x05check\x12 \n" +
+	"\vtraceparent\x18\x0f \x01(\tR\vtraceparentB\x06\n" +
 	"\x04body\"B\n" +
 	"\rServerMessage\x121\n" +
 	"\x06frames\x18\x01 \x03(\v2\x19.ringfence.v1.ServerFrameR\x06frames\"\xc1\x05\n" +

@@ -17,7 +17,7 @@ from ringfence._proto import sessions_pb2 as ringfence_dot_v1_dot_sessions__pb2
 from ringfence._proto import types_pb2 as ringfence_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1dringfence/v1/connection.proto\x12\x0cringfence.v1\x1a\x19ringfence/v1/leases.proto\x1a\x1bringfence/v1/sessions.proto\x1a\x18ringfence/v1/types.proto\":\n\rClientMessage\x12)\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x19.ringfence.v1.ClientFrame\"\xc9\x03\n\x0b\x43lientFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12)\n\x04open\x18\x02 \x01(\x0b\x32\x19.ringfence.v1.OpenRequestH\x00\x12\x34\n\nkeep_alive\x18\x03 \x01(\x0b\x32\x1e.ringfence.v1.KeepAliveRequestH\x00\x12+\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x1a.ringfence.v1.CloseRequestH\x00\x12/\n\x07\x61\x63quire\x18\x05 \x01(\x0b\x32\x1c.ringfence.v1.AcquireRequestH\x00\x12-\n\x06\x63\x61ncel\x18\x06 \x01(\x0b\x32\x1b.ringfence.v1.CancelRequestH\x00\x12/\n\x07release\x18\x07 \x01(\x0b\x32\x1c.ringfence.v1.ReleaseRequestH\x00\x12\x31\n\x08transfer\x18\x08 \x01(\x0b\x32\x1d.ringfence.v1.TransferRequestH\x00\x12\'\n\x03get\x18\t \x01(\x0b\x32\x18.ringfence.v1.GetRequestH\x00\x12+\n\x05\x63heck\x18\n \x01(\x0b\x32\x1a.ringfence.v1.CheckRequestH\x00\x42\x06\n\x04\x62ody\":\n\rServerMessage\x12)\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x19.ringfence.v1.ServerFrame\"\xd7\x04\n\x0bServerFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x08greeting\x18\x02 \x01(\x0b\x32\x16.ringfence.v1.GreetingH\x00\x12(\n\x07refusal\x18\x03 \x01(\x0b\x32\x15.ringfence.v1.RefusalH\x00\x12*\n\x04open\x18\x04 \x01(\x0b\x32\x1a.ringfence.v1.OpenResponseH\x00\x12\x35\n\nkeep_alive\x18\x05 \x01(\x0b\x32\x1f.ringfence.v1.KeepAliveResponseH\x00\x12,\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x1b.ringfence.v1.CloseResponseH\x00\x12\x30\n\x07\x61\x63quire\x18\x07 \x01(\x0b\x32\x1d.ringfence.v1.AcquireResponseH\x00\x12.\n\x06\x63\x61ncel\x18\x08 \x01(\x0b\x32\x1c.ringfence.v1.CancelResponseH\x00\x12\x30\n\x07release\x18\t \x01(\x0b\x32\x1d.ringfence.v1.ReleaseResponseH\x00\x12\x32\n\x08transfer\x18\n \x01(\x0b\x32\x1e.ringfence.v1.TransferResponseH\x00\x12(\n\x03get\x18\x0b \x01(\x0b\x32\x19.ringfence.v1.GetResponseH\x00\x12,\n\x05\x63heck\x18\x0c \x01(\x0b\x32\x1b.ringfence.v1.CheckResponseH\x00\x12-\n\ngoing_away\x18\r \x01(\x0b\x32\x17.ringfence.v1.GoingAwayH\x00\x42\x06\n\x04\x62ody\"\x88\x01\n\x08Greeting\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x0f\n\x07node_id\x18\x02 \x01(\x04\x12\x17\n\x0f\x63luster_time_ms\x18\x03 \x01(\x04\x12\x11\n\tleader_id\x18\x04 \x01(\x04\x12\x1d\n\x15leader_client_address\x18\x05 \x01(\t\x12\x0c\n\x04term\x18\x06 \x01(\x04\"*\n\tGoingAway\x12\x1d\n\x15leader_client_address\x18\x01 \x01(\t2T\n\nConnection\x12\x46\n\x06Stream\x12\x1b.ringfence.v1.ClientMessage\x1a\x1b.ringfence.v1.ServerMessage(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1dringfence/v1/connection.proto\x12\x0cringfence.v1\x1a\x19ringfence/v1/leases.proto\x1a\x1bringfence/v1/sessions.proto\x1a\x18ringfence/v1/types.proto\":\n\rClientMessage\x12)\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x19.ringfence.v1.ClientFrame\"\xde\x03\n\x0b\x43lientFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12)\n\x04open\x18\x02 \x01(\x0b\x32\x19.ringfence.v1.OpenRequestH\x00\x12\x34\n\nkeep_alive\x18\x03 \x01(\x0b\x32\x1e.ringfence.v1.KeepAliveRequestH\x00\x12+\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x1a.ringfence.v1.CloseRequestH\x00\x12/\n\x07\x61\x63quire\x18\x05 \x01(\x0b\x32\x1c.ringfence.v1.AcquireRequestH\x00\x12-\n\x06\x63\x61ncel\x18\x06 \x01(\x0b\x32\x1b.ringfence.v1.CancelRequestH\x00\x12/\n\x07release\x18\x07 \x01(\x0b\x32\x1c.ringfence.v1.ReleaseRequestH\x00\x12\x31\n\x08transfer\x18\x08 \x01(\x0b\x32\x1d.ringfence.v1.TransferRequestH\x00\x12\'\n\x03get\x18\t \x01(\x0b\x32\x18.ringfence.v1.GetRequestH\x00\x12+\n\x05\x63heck\x18\n \x01(\x0b\x32\x1a.ringfence.v1.CheckRequestH\x00\x12\x13\n\x0btraceparent\x18\x0f \x01(\tB\x06\n\x04\x62ody\":\n\rServerMessage\x12)\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x19.ringfence.v1.ServerFrame\"\xd7\x04\n\x0bServerFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x08greeting\x18\x02 \x01(\x0b\x32\x16.ringfence.v1.GreetingH\x00\x12(\n\x07refusal\x18\x03 \x01(\x0b\x32\x15.ringfence.v1.RefusalH\x00\x12*\n\x04open\x18\x04 \x01(\x0b\x32\x1a.ringfence.v1.OpenResponseH\x00\x12\x35\n\nkeep_alive\x18\x05 \x01(\x0b\x32\x1f.ringfence.v1.KeepAliveResponseH\x00\x12,\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x1b.ringfence.v1.CloseResponseH\x00\x12\x30\n\x07\x61\x63quire\x18\x07 \x01(\x0b\x32\x1d.ringfence.v1.AcquireResponseH\x00\x12.\n\x06\x63\x61ncel\x18\x08 \x01(\x0b\x32\x1c.ringfence.v1.CancelResponseH\x00\x12\x30\n\x07release\x18\t \x01(\x0b\x32\x1d.ringfence.v1.ReleaseResponseH\x00\x12\x32\n\x08transfer\x18\n \x01(\x0b\x32\x1e.ringfence.v1.TransferResponseH\x00\x12(\n\x03get\x18\x0b \x01(\x0b\x32\x19.ringfence.v1.GetResponseH\x00\x12,\n\x05\x63heck\x18\x0c \x01(\x0b\x32\x1b.ringfence.v1.CheckResponseH\x00\x12-\n\ngoing_away\x18\r \x01(\x0b\x32\x17.ringfence.v1.GoingAwayH\x00\x42\x06\n\x04\x62ody\"\x88\x01\n\x08Greeting\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x0f\n\x07node_id\x18\x02 \x01(\x04\x12\x17\n\x0f\x63luster_time_ms\x18\x03 \x01(\x04\x12\x11\n\tleader_id\x18\x04 \x01(\x04\x12\x1d\n\x15leader_client_address\x18\x05 \x01(\t\x12\x0c\n\x04term\x18\x06 \x01(\x04\"*\n\tGoingAway\x12\x1d\n\x15leader_client_address\x18\x01 \x01(\t2T\n\nConnection\x12\x46\n\x06Stream\x12\x1b.ringfence.v1.ClientMessage\x1a\x1b.ringfence.v1.ServerMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,15 +27,15 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_CLIENTMESSAGE']._serialized_start=129
   _globals['_CLIENTMESSAGE']._serialized_end=187
   _globals['_CLIENTFRAME']._serialized_start=190
-  _globals['_CLIENTFRAME']._serialized_end=647
-  _globals['_SERVERMESSAGE']._serialized_start=649
-  _globals['_SERVERMESSAGE']._serialized_end=707
-  _globals['_SERVERFRAME']._serialized_start=710
-  _globals['_SERVERFRAME']._serialized_end=1309
-  _globals['_GREETING']._serialized_start=1312
-  _globals['_GREETING']._serialized_end=1448
-  _globals['_GOINGAWAY']._serialized_start=1450
-  _globals['_GOINGAWAY']._serialized_end=1492
-  _globals['_CONNECTION']._serialized_start=1494
-  _globals['_CONNECTION']._serialized_end=1578
+  _globals['_CLIENTFRAME']._serialized_end=668
+  _globals['_SERVERMESSAGE']._serialized_start=670
+  _globals['_SERVERMESSAGE']._serialized_end=728
+  _globals['_SERVERFRAME']._serialized_start=731
+  _globals['_SERVERFRAME']._serialized_end=1330
+  _globals['_GREETING']._serialized_start=1333
+  _globals['_GREETING']._serialized_end=1469
+  _globals['_GOINGAWAY']._serialized_start=1471
+  _globals['_GOINGAWAY']._serialized_end=1513
+  _globals['_CONNECTION']._serialized_start=1515
+  _globals['_CONNECTION']._serialized_end=1599
 # @@protoc_insertion_point(module_scope)

@@ -15,7 +15,7 @@ class ClientMessage(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[ClientFrame, _Mapping]]] = ...) -> None: ...
 
 class ClientFrame(_message.Message):
-    __slots__ = ("id", "open", "keep_alive", "close", "acquire", "cancel", "release", "transfer", "get", "check")
+    __slots__ = ("id", "open", "keep_alive", "close", "acquire", "cancel", "release", "transfer", "get", "check", "traceparent")
     ID_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class ClientFrame(_message.Message):
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
     GET_FIELD_NUMBER: _ClassVar[int]
     CHECK_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     id: int
     open: _sessions_pb2.OpenRequest
     keep_alive: _sessions_pb2.KeepAliveRequest
@@ -36,7 +37,8 @@ class ClientFrame(_message.Message):
     transfer: _leases_pb2.TransferRequest
     get: _leases_pb2.GetRequest
     check: _leases_pb2.CheckRequest
-    def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[_sessions_pb2.OpenRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[_sessions_pb2.KeepAliveRequest, _Mapping]] = ..., close: _Optional[_Union[_sessions_pb2.CloseRequest, _Mapping]] = ..., acquire: _Optional[_Union[_leases_pb2.AcquireRequest, _Mapping]] = ..., cancel: _Optional[_Union[_leases_pb2.CancelRequest, _Mapping]] = ..., release: _Optional[_Union[_leases_pb2.ReleaseRequest, _Mapping]] = ..., transfer: _Optional[_Union[_leases_pb2.TransferRequest, _Mapping]] = ..., get: _Optional[_Union[_leases_pb2.GetRequest, _Mapping]] = ..., check: _Optional[_Union[_leases_pb2.CheckRequest, _Mapping]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[_sessions_pb2.OpenRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[_sessions_pb2.KeepAliveRequest, _Mapping]] = ..., close: _Optional[_Union[_sessions_pb2.CloseRequest, _Mapping]] = ..., acquire: _Optional[_Union[_leases_pb2.AcquireRequest, _Mapping]] = ..., cancel: _Optional[_Union[_leases_pb2.CancelRequest, _Mapping]] = ..., release: _Optional[_Union[_leases_pb2.ReleaseRequest, _Mapping]] = ..., transfer: _Optional[_Union[_leases_pb2.TransferRequest, _Mapping]] = ..., get: _Optional[_Union[_leases_pb2.GetRequest, _Mapping]] = ..., check: _Optional[_Union[_leases_pb2.CheckRequest, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class ServerMessage(_message.Message):
     __slots__ = ("frames",)

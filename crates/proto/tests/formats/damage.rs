@@ -52,6 +52,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         v1::ClientFrame {
             id: 7,
             body: Some(body),
+            ..Default::default()
         }
         .encode_to_vec()
     };

@@ -25,6 +25,7 @@ fn no_debug_of_a_message_shows_a_secret() {
         frames: vec![v1::ClientFrame {
             id: 1,
             body: Some(v1::client_frame::Body::Acquire(acquire)),
+            ..Default::default()
         }],
     };
 

@@ -129,7 +129,12 @@ fn what_clients_say_is_written_and_read_as_ever() {
     }
     let frames = bodies.into_iter().map(|(kind, body)| {
         let body = Some(body);
-        (kind, v1::ClientFrame { id: 9, body })
+        let frame = v1::ClientFrame {
+            id: 9,
+            body,
+            ..Default::default()
+        };
+        (kind, frame)
     });
     wire("wire_client.txt", frames.collect());
 }

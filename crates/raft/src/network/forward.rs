@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use prost::Message;
 use ringfence_core::ClusterTime;
+use ringfence_proto::TraceParent;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_outcome, encode_outcome};
 use tokio::sync::{mpsc, watch};
@@ -156,6 +157,8 @@ type Callback = Box<dyn FnOnce(Result<Answer, Failed>) + Send>;
 
 struct Call {
     body: CallBody,
+    /// The span that asks, if it is recorded.
+    within: Option<TraceParent>,
     callback: Callback,
 }
 
@@ -206,8 +209,19 @@ impl Forwarder {
         body: CallBody,
         callback: impl FnOnce(Result<Answer, Failed>) + Send + 'static,
     ) {
+        self.call_within(body, None, callback);
+    }
+
+    /// The same within a trace.
+    pub(crate) fn call_within(
+        &self,
+        body: CallBody,
+        within: Option<TraceParent>,
+        callback: impl FnOnce(Result<Answer, Failed>) + Send + 'static,
+    ) {
         let call = Call {
             body,
+            within,
             callback: Box::new(callback),
         };
         if let Err(error) = self.queue.try_send(call) {
@@ -322,13 +336,18 @@ impl UnderWay {
         let mut bytes = 0;
         while frame.calls.len() < CALLS_PER_FRAME
             && bytes < FRAME_BYTES_AIM
-            && let Some(Call { body, callback }) = unsent.pop_front()
+            && let Some(Call {
+                body,
+                within,
+                callback,
+            }) = unsent.pop_front()
         {
             self.last += 1;
             self.callbacks.insert(self.last, callback);
             let call = pb::Call {
                 id: self.last,
                 body: Some(body.into_pb()),
+                traceparent: within.map(|within| within.to_string()).unwrap_or_default(),
             };
             bytes += call.encoded_len();
             frame.calls.push(call);
@@ -366,6 +385,7 @@ mod tests {
         let answered = answered.clone();
         Call {
             body,
+            within: None,
             callback: Box::new(move |answer| {
                 if answer.is_ok() {
                     answered.fetch_add(1, Ordering::Relaxed);

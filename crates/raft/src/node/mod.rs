@@ -29,6 +29,8 @@ use crate::requests::keepalive::{
 };
 use crate::requests::propose::{Origin, Pending};
 use crate::shared::inner::Inner;
+use crate::spans::Spans;
+use crate::spans::current::current;
 use crate::store::events::{EventFeed, Position};
 use crate::store::waiters::{WaitDone, Waiter, WaiterKey};
 use crate::types::incarnation::Incarnation;
@@ -95,7 +97,14 @@ impl Node {
             deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
             refusal: None,
             rests: false,
+            span: current(),
         });
+    }
+
+    /// Where the spans of the calls that this node serves go.
+    #[must_use]
+    pub fn spans(&self) -> &Spans {
+        &self.inner.config.spans
     }
 
     /// Logs a command and waits for its answer.

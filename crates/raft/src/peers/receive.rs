@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
 use prost::Message;
+use ringfence_proto::TraceParent;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, mpsc};
@@ -18,9 +19,10 @@ use crate::read::reading;
 use crate::requests::change::{change_as_leader, denied_to_pb};
 use crate::requests::keepalive;
 use crate::requests::keepalive::KeepAliveSource;
-use crate::requests::propose::{Origin, Pending};
+use crate::requests::propose::{FORWARD, Origin, Pending};
 use crate::shared::inner::Inner;
-use crate::types::reply::{ProposeError, Reply};
+use crate::spans::Serving;
+use crate::types::reply::{Applied, ProposeError, Reply};
 
 /// The most answers in one frame.
 const ANSWERS_PER_FRAME: usize = 512;
@@ -143,19 +145,25 @@ fn carry_out(inner: &Arc<Inner>, source: KeepAliveSource, call: pb::Call, answer
     let id = call.id;
     let answer = move |body| answers.send(id, body);
     match call.body {
-        Some(pb::call::Body::Propose(command)) => inner.proposals.submit(Pending {
-            command,
-            reply: Reply::new(move |result| {
-                answer(match result {
-                    Ok(applied) => pb::answer::Body::Applied(applied_to_pb(&applied)),
-                    Err(error) => failure(&error),
-                });
-            }),
-            origin: Origin::Peer,
-            deadline: clock::since_boot(),
-            refusal: None,
-            rests: false,
-        }),
+        Some(pb::call::Body::Propose(command)) => {
+            let serving = served(inner, &call.traceparent);
+            let span = serving.as_ref().map(|serving| Arc::clone(serving.span()));
+            inner.proposals.submit(Pending {
+                command,
+                reply: Reply::new(move |result| {
+                    record(serving, &result);
+                    answer(match result {
+                        Ok(applied) => pb::answer::Body::Applied(applied_to_pb(&applied)),
+                        Err(error) => failure(&error),
+                    });
+                }),
+                origin: Origin::Peer,
+                deadline: clock::since_boot(),
+                refusal: None,
+                rests: false,
+                span,
+            });
+        }
         Some(pb::call::Body::KeepAlive(request)) => match keepalive::request_from_pb(&request) {
             Some(request) => inner.keepalives.submit_from_peer(
                 source,
@@ -200,6 +208,28 @@ fn carry_out(inner: &Arc<Inner>, source: KeepAliveSource, call: pb::Call, answer
     }
 }
 
+/// Begins the span of a command that another node hands on, if its trace is recorded.
+fn served(inner: &Arc<Inner>, traceparent: &str) -> Option<Serving> {
+    if traceparent.is_empty() {
+        return None;
+    }
+    let caller = TraceParent::parse(traceparent)?;
+    let serving = inner.config.spans.serve(FORWARD, || Some(caller))?;
+    serving.span().note("rpc.system.name", "grpc");
+    serving.span().note("rpc.method", FORWARD);
+    Some(serving)
+}
+
+fn record(serving: Option<Serving>, result: &Result<Applied, ProposeError>) {
+    let Some(serving) = serving else { return };
+    match result {
+        Ok(_) => serving.end(),
+        Err(ProposeError::NotDone { .. }) => serving.fail("not_done"),
+        Err(ProposeError::Unknown { .. }) => serving.fail("unknown"),
+        Err(ProposeError::Fault { .. }) => serving.fail("fault"),
+    }
+}
+
 fn failure(error: &ProposeError) -> pb::answer::Body {
     pb::answer::Body::Failure(failure_to_pb(error))
 }
@@ -235,6 +265,7 @@ mod tests {
         let propose = |command: &'static [u8]| pb::Call {
             id: 1,
             body: Some(pb::call::Body::Propose(command.into())),
+            ..pb::Call::default()
         };
         let why = not_known(&propose(&[0x9a, 0x06, 0x00])).unwrap();
         assert!(why.contains("99") && why.contains("upgrade"), "{why}");

@@ -12,8 +12,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::leader::term::{LeaderTerm, Route, Written, classify};
-use crate::network::forward::{CallBody, Failed};
+use crate::network::forward::{Answer, CallBody, Failed};
 use crate::platform::clock;
+use crate::spans::proposal::Proposed;
+use crate::spans::{OpenSpan, Serving, SpanKind};
 use crate::types::entry_size::NotAdmitted;
 use crate::types::reply::{Applied, LeaderHint, ProposeError, RETRY_LATER, Reply};
 use crate::types::type_config::{CommittedLeaderId, FnResponder, TypeConfig};
@@ -47,6 +49,8 @@ pub(crate) struct Pending {
     pub(crate) refusal: Option<ProposeError>,
     /// It was refused a moment ago and must not be tried again at once.
     pub(crate) rests: bool,
+    /// The span of the call that proposes it, if that is recorded.
+    pub(crate) span: Option<Arc<OpenSpan>>,
 }
 
 /// The queue into the dispatcher, [`PROPOSALS_QUEUED_MAX`] long.
@@ -154,17 +158,24 @@ impl Dispatcher {
                 Route::Follower(forwarder) if !pending.rests && pending.origin == Origin::Here => {
                     let proposals = self.proposals.clone();
                     let body = CallBody::Propose(pending.command.clone());
-                    forwarder.call(body, move |answer| match answer {
-                        Ok(answer) => pending.reply.send(answer.into_applied()),
-                        Err(Failed::NotSent(why)) => proposals.refused(pending, why, None),
-                        Err(Failed::Refused(ProposeError::NotDone {
-                            why,
-                            leader,
-                            retry_after: Some(_),
-                        })) => proposals.refused(pending, why, leader),
-                        Err(Failed::Refused(error)) => pending.reply.send(Err(error)),
-                        Err(Failed::Broken(why)) => {
-                            pending.reply.send(Err(ProposeError::unknown(why)));
+                    let span = pending.span.as_ref();
+                    let asking = span.and_then(|span| forwarding(span, forwarder.node_id()));
+                    let within = asking.as_ref().map(Serving::span).or(span);
+                    let within = within.map(|span| span.traceparent());
+                    forwarder.call_within(body, within, move |answer| {
+                        record_answer(asking, &answer);
+                        match answer {
+                            Ok(answer) => pending.reply.send(answer.into_applied()),
+                            Err(Failed::NotSent(why)) => proposals.refused(pending, why, None),
+                            Err(Failed::Refused(ProposeError::NotDone {
+                                why,
+                                leader,
+                                retry_after: Some(_),
+                            })) => proposals.refused(pending, why, leader),
+                            Err(Failed::Refused(error)) => pending.reply.send(Err(error)),
+                            Err(Failed::Broken(why)) => {
+                                pending.reply.send(Err(ProposeError::unknown(why)));
+                            }
                         }
                     });
                 }
@@ -206,22 +217,26 @@ impl Dispatcher {
         }
         let proposal = leading.stamp(&pending.command);
         let proposals = self.proposals.clone();
-        let responder =
-            FnResponder(Box::new(
-                move |result: ClientWriteResult<TypeConfig>| match classify(result) {
-                    Written::Applied(Applied {
-                        outcome: Outcome::Rejected(Rejection::NotReady),
-                        ..
-                    }) => {
-                        // It is in the log, but the state rejects everything before the term's
-                        // first entry, so it had no effect and may be proposed again.
-                        proposals.refused(pending, "the term is not open yet".to_owned(), None);
-                    }
-                    Written::Applied(applied) => pending.reply.send(Ok(applied)),
-                    Written::NotAppended(why) => proposals.refused(pending, why, None),
-                    Written::Unknown(why) => pending.reply.send(Err(ProposeError::unknown(why))),
-                },
-            ));
+        let recorded = pending.span.as_ref().map(Proposed::now);
+        let responder = FnResponder(Box::new(move |result: ClientWriteResult<TypeConfig>| {
+            let written = classify(result);
+            if let Some(recorded) = recorded {
+                record_written(recorded, &written);
+            }
+            match written {
+                Written::Applied(Applied {
+                    outcome: Outcome::Rejected(Rejection::NotReady),
+                    ..
+                }) => {
+                    // It is in the log, but the state rejects everything before the term's
+                    // first entry, so it had no effect and may be proposed again.
+                    proposals.refused(pending, "the term is not open yet".to_owned(), None);
+                }
+                Written::Applied(applied) => pending.reply.send(Ok(applied)),
+                Written::NotAppended(why) => proposals.refused(pending, why, None),
+                Written::Unknown(why) => pending.reply.send(Err(ProposeError::unknown(why))),
+            }
+        }));
         // Names the term: if leadership was lost and regained since `leading` was read, the entry is
         // refused instead of being logged with a time from the older term's reading.
         let leader = CommittedLeaderId::new(leading.term());
@@ -235,6 +250,36 @@ impl Dispatcher {
         if let Err(fatal) = written {
             tracing::warn!(%fatal, "a proposal was not taken");
         }
+    }
+}
+
+/// The name of the call that a follower hands a command on by.
+pub(crate) const FORWARD: &str = "ringfence.raft.v1.Peers/Forward";
+
+/// Begins the span of a command that is handed to the leader.
+fn forwarding(span: &Arc<OpenSpan>, leader: u64) -> Option<Serving> {
+    let asking = span.child(SpanKind::Client, FORWARD)?;
+    asking.span().note("rpc.system.name", "grpc");
+    asking.span().note("rpc.method", FORWARD);
+    asking.span().note("ringfence.leader.id", leader);
+    Some(asking)
+}
+
+fn record_answer(asking: Option<Serving>, answer: &Result<Answer, Failed>) {
+    let Some(asking) = asking else { return };
+    match answer {
+        Ok(_) => asking.end(),
+        Err(Failed::NotSent(_)) => asking.fail("not_sent"),
+        Err(Failed::Refused(_)) => asking.fail("refused"),
+        Err(Failed::Broken(_)) => asking.fail("broken"),
+    }
+}
+
+fn record_written(recorded: Proposed, written: &Written) {
+    match written {
+        Written::Applied(applied) => recorded.applied(applied.index),
+        Written::NotAppended(_) => recorded.failed("not_appended"),
+        Written::Unknown(_) => recorded.failed("unknown"),
     }
 }
 
@@ -271,6 +316,7 @@ mod tests {
             deadline: clock::since_boot() + Duration::from_secs(60),
             refusal: None,
             rests: false,
+            span: None,
         }
     }
 

@@ -58,7 +58,11 @@ impl Forger {
     async fn propose(&mut self, command: Bytes) -> pb::answer::Body {
         self.id += 1;
         let body = Some(pb::call::Body::Propose(command));
-        let call = pb::Call { id: self.id, body };
+        let call = pb::Call {
+            id: self.id,
+            body,
+            ..Default::default()
+        };
         self.calls
             .send(pb::Calls { calls: vec![call] })
             .await

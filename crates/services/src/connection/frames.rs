@@ -10,6 +10,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1};
+use ringfence_raft::Serving;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::keep_alive::{Demand, Rest, Turn};
@@ -22,6 +23,7 @@ use crate::caller::Who;
 use crate::clients::crowded;
 use crate::limits::WAITS_PER_CONNECTION_MAX;
 use crate::metrics::Call;
+use crate::spans;
 use crate::status::limit;
 
 /// A read of a message.
@@ -69,28 +71,35 @@ pub(super) async fn submit(
     let mut place = Some(place);
     let mut reads = Vec::new();
     let rated = context.rated(who);
-    for v1::ClientFrame { id, body } in frames {
+    for v1::ClientFrame {
+        id,
+        body,
+        traceparent,
+    } in frames
+    {
         if id == 0 {
             let allowed = "a number of the client's choice, not 0";
             return Err(Refusal::invalid("frames.id", id, allowed).into());
         }
+        let serving = spans::frame(context.node.spans(), body.as_ref(), &traceparent);
         // What a holder asks beyond its rate is no reason to let its leases end.
         let is_keep_alive = matches!(body, Some(Ask::KeepAlive(_)));
         if !is_keep_alive && let Err(refusal) = rated.request() {
             let reply = outbox.reply(place.take(), id);
             let reply = meanwhile(context, who, &mut reads, reply).await?;
-            reply.send(None, Err(refusal));
+            reply.within(serving).send(None, Err(refusal));
             continue;
         }
         if let Some(Ask::Acquire(request)) = &body
             && request.wait_ms.is_some()
         {
-            let submitted = submit_wait(context, outbox, who, id, body);
+            let submitted = submit_wait(context, outbox, who, id, body, serving);
             meanwhile(context, who, &mut reads, submitted).await?;
             continue;
         }
         let reply = outbox.reply(place.take(), id);
-        let mut reply = meanwhile(context, who, &mut reads, reply).await?;
+        let reply = meanwhile(context, who, &mut reads, reply).await?;
+        let mut reply = reply.within(serving);
         match body {
             Some(Ask::Open(request)) => propose(context, outbox, who, reply, request, Body::Open),
             Some(Ask::Close(request)) => propose(context, outbox, who, reply, request, Body::Close),
@@ -187,16 +196,18 @@ async fn submit_wait(
     who: &Who,
     id: u64,
     body: Option<Ask>,
+    serving: Option<Serving>,
 ) -> Result<(), Stalled> {
     let Some(Ask::Acquire(request)) = body else {
         return Ok(());
     };
     match outbox.late_reply(id) {
-        Some(reply) => submit_acquire(context, outbox, who, reply, request),
+        Some(reply) => submit_acquire(context, outbox, who, reply.within(serving), request),
         None => {
             let advice = "open another connection, or wait for fewer leases";
             let refusal = limit("waits_per_connection", WAITS_PER_CONNECTION_MAX, advice);
-            outbox.reply(None, id).await?.send(None, Err(refusal));
+            let reply = outbox.reply(None, id).await?.within(serving);
+            reply.send(None, Err(refusal));
         }
     }
     Ok(())
@@ -209,6 +220,7 @@ fn submit_acquire(
     reply: Reply,
     request: v1::AcquireRequest,
 ) {
+    let _of_this = reply.enter();
     let answering = context.clone();
     acquire::submit(
         context,
@@ -231,6 +243,7 @@ fn propose<P: Proposal>(
     request: P,
     body: impl FnOnce(P::Answer) -> Body + Send + 'static,
 ) {
+    let _of_this = reply.enter();
     let metrics = context.metrics.clone();
     let command = request.command();
     let command = command.and_then(|command| context.asked(who, outbox.connection(), command));
@@ -275,12 +288,12 @@ async fn answer_reads(context: &Context, who: &Who, reads: Vec<Read>) {
     for read in reads {
         match read {
             Read::Get(reply, request) => {
-                let (index, answer) = look(context, who, &mut barrier, request).await;
+                let (index, answer) = look(context, who, &reply, &mut barrier, request).await;
                 let answer = context.answered(Call::Get, answer);
                 reply.send(index, answer.map(Body::Get));
             }
             Read::Check(reply, request) => {
-                let (index, answer) = look(context, who, &mut barrier, request).await;
+                let (index, answer) = look(context, who, &reply, &mut barrier, request).await;
                 let answer = context.answered(Call::Check, answer);
                 reply.send(index, answer.map(Body::Check));
             }
@@ -292,11 +305,15 @@ async fn answer_reads(context: &Context, who: &Who, reads: Vec<Read>) {
 async fn look<Q: Query>(
     context: &Context,
     who: &Who,
+    reply: &Reply,
     barrier: &mut Option<Result<Duration, Refusal>>,
     query: Q,
 ) -> (Option<u64>, Result<Q::Answer, Refusal>) {
     let ready = async {
         let (asked, max_staleness) = query.asked()?;
+        if let Some(_of_this) = reply.enter() {
+            Q::note(&asked);
+        }
         let age = match (max_staleness, &barrier) {
             (None, Some(passed)) => passed.clone()?,
             (None, None) => barrier.insert(context.ready_to_read(None).await).clone()?,
@@ -331,6 +348,7 @@ mod tests {
         v1::ClientFrame {
             id,
             body: Some(Ask::Get(request)),
+            ..Default::default()
         }
     }
 
@@ -347,6 +365,7 @@ mod tests {
         v1::ClientFrame {
             id,
             body: Some(Ask::KeepAlive(request)),
+            ..Default::default()
         }
     }
 

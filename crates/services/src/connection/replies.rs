@@ -8,6 +8,7 @@ use std::time::Duration;
 use prost::Message;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
+use ringfence_raft::{Entered, Serving};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -16,6 +17,7 @@ use super::super::outbox::{self, Inbox, Stalled, Ticket};
 use super::super::waits::{OwnedWaits, Waits};
 use crate::clients::{Account, Held};
 use crate::limits::{IN_FLIGHT_PER_STREAM_MAX, REPLY_BYTES_AIM, REPLY_BYTES_EXPECTED};
+use crate::spans;
 
 /// Learns which entries a stream's answers come from. The wire does not say it, and a checker of the
 /// log needs it; a server has none.
@@ -40,6 +42,8 @@ pub(super) struct Reply {
     id: u64,
     ticket: Ticket<v1::ServerFrame>,
     observer: Option<Arc<dyn AnswerObserver>>,
+    /// The span of the request, if it is recorded.
+    serving: Option<Serving>,
 }
 
 /// The receiving side: what the client reads.
@@ -118,6 +122,7 @@ impl Outbox {
             id,
             ticket,
             observer,
+            serving: None,
         }
     }
 
@@ -161,11 +166,23 @@ impl Outbox {
 }
 
 impl Reply {
+    /// The same for a request that traces show.
+    pub(super) fn within(mut self, serving: Option<Serving>) -> Self {
+        self.serving = serving;
+        self
+    }
+
+    /// Makes the request the one that this thread works for.
+    pub(super) fn enter(&self) -> Option<Entered> {
+        self.serving.as_ref().map(Serving::enter)
+    }
+
     /// Answers, with what the log says at `index` if the answer comes from there.
     pub(super) fn send(self, index: Option<u64>, answer: Result<Body, Refusal>) {
         if let (Some(observer), Some(index)) = (&self.observer, index) {
             observer.answered_by(self.id, index);
         }
+        spans::answered(self.serving, &answer);
         let body = answer.unwrap_or_else(|refusal| Body::Refusal(refusal.into()));
         let frame = v1::ServerFrame {
             id: self.id,

@@ -255,6 +255,7 @@ impl World {
         let frame = v1::ClientFrame {
             id: 1,
             body: Some(ask),
+            ..Default::default()
         };
         let frames = vec![frame];
         let incoming = stream::iter([Ok(v1::ClientMessage { frames })]).chain(stream::pending());

@@ -94,6 +94,7 @@ impl Thief {
                 v1::ClientFrame {
                     id: frame,
                     body: Some(body),
+                    ..Default::default()
                 }
             });
             let frames: Vec<_> = frames.collect();

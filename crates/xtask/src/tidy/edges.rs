@@ -158,9 +158,14 @@ const CONFINED: &[Confined] = &[
         why: "which name of a certificate counts is decided in one place",
     },
     Confined {
+        prefix: "opentelemetry",
+        to: &["ringfence"],
+        why: "it is the witness of the server's tests, and part of no program",
+    },
+    Confined {
         prefix: "hyper-rustls",
         to: &["ringfence"],
-        why: "the machine's authorities are trusted for buckets alone",
+        why: "the machine's authorities are trusted for buckets and collectors alone",
     },
     Confined {
         prefix: "tokio-rustls",

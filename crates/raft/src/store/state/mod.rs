@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use self::rights::Rights;
 use crate::platform::clock::{self, AppliedTime};
 use crate::platform::hooks::Observer;
+use crate::spans::proposal;
 use crate::store::events::{EventLog, Limits, Position};
 use crate::store::snapshot_file::{SnapshotDir, SnapshotFile};
 use crate::store::waiters::{Settled, Waiters};
@@ -188,6 +189,7 @@ impl State {
             return;
         };
         let mut done = Done::default();
+        let begun = proposal::applying();
         // One lock for the batch: readers see the state behind a whole batch, never between two of
         // its entries. Replies, events and waiters are collected and go out after the unlock, since
         // each may call code that reads the state.
@@ -210,6 +212,7 @@ impl State {
         // Still under the lock, so that `freeze` never pairs a state with another position.
         self.position.lock().log_id = Some(newest);
         drop(machine);
+        let applied = begun.map(|_| clock::since_boot());
 
         let earlier = due.is_some_and(|due| due.0 < self.armed.load(Ordering::Acquire));
         if earlier || lead_shrank {
@@ -223,11 +226,13 @@ impl State {
         // Events before the applied index: a reader that waited for an index finds its events.
         self.events.publish(done.events, done.head);
         let _ = self.applied.send_replace(newest.index);
-        for (responder, applied) in done.replies {
-            if let Some(responder) = responder {
-                responder.send(applied);
+        proposal::answering(begun, applied, || {
+            for (responder, applied) in done.replies {
+                if let Some(responder) = responder {
+                    responder.send(applied);
+                }
             }
-        }
+        });
         done.settled.tell();
     }
 
