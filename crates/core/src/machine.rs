@@ -281,7 +281,10 @@ impl StateMachine {
     /// means at once, with the next entry whatever it says.
     #[must_use]
     pub fn next_deadline(&self) -> Option<ClusterTime> {
-        let serving = (!self.unserved.is_empty()).then_some(self.header.quiet_until);
+        // Also where no lease waits for it: a quiet time is over only when an entry says so, and a cluster
+        // without callers has no other.
+        let quiet = self.header.quiet_until;
+        let serving = (!self.unserved.is_empty() || quiet > self.time()).then_some(quiet);
         let forgetting = self.ended.oldest().map(|at| at.after(OPEN_AGE_MAX));
         let looks = (!self.is_at(LEVEL_REPEATS)).then_some(&self.looks);
         let due = self.deadlines.next(self.settings().idle_retention, looks);

@@ -280,3 +280,22 @@ async fn another_digest_restores_nothing() {
     );
     assert!(!Path::new(&cluster.data_dir(0)).join("identity").exists());
 }
+
+/// An operator who looks at the rules first keeps callers away, and waits for quiet time once.
+#[tokio::test(flavor = "multi_thread")]
+async fn quiet_time_runs_out_where_no_caller_comes() {
+    let cluster = Cluster::start(Options {
+        nodes: 1,
+        flags: ["--quiet-time", "5s"].map(str::to_owned).into(),
+        probed: false,
+        ..Options::default()
+    })
+    .await;
+    let over = async {
+        while status(&cluster)["quiet_ms"] != 0 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let over = tokio::time::timeout(LONG, over).await;
+    over.unwrap_or_else(|_| panic!("quiet time does not end: {}", status(&cluster)));
+}
