@@ -51,7 +51,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/RECOVERY.md",
-        "until promote=$(grep",
+        "until promote=$(last)",
         By("tests/documents/runbooks.rs", "fn one_disk_is_lost()"),
     ),
     (

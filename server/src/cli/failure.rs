@@ -207,7 +207,8 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::SessionExpired => "open a new session; new work gets a new token",
         Reason::WrongSecret => "pass the whole handle, as `session open` printed it",
         Reason::Unauthenticated => {
-            "show a credential that is valid: --token-file, --cert and --key"
+            "show a credential that is valid: --token-file, --cert and --key; a restored cluster has none \
+             of the old cluster tokens, and makes new ones at the admin socket of a node"
         }
         Reason::PermissionDenied => {
             "`access whoami` shows who you are taken for, `access test` what you may do"

@@ -18,7 +18,7 @@ const TOOLS: [(&str, &str); 5] = [
 ];
 
 /// Each file that matters, with its mode and its group.
-const INSTALLED: [(&str, u32, &str); 11] = [
+const INSTALLED: [(&str, u32, &str); 13] = [
     ("usr/bin/ringfence", 0o755, "root"),
     ("usr/lib/systemd/system/ringfence.service", 0o644, "root"),
     ("usr/lib/sysusers.d/ringfence.conf", 0o644, "root"),
@@ -28,6 +28,13 @@ const INSTALLED: [(&str, u32, &str); 11] = [
     ("usr/share/man/man1/ringfence-serve.1.gz", 0o644, "root"),
     ("usr/share/doc/ringfence/copyright", 0o644, "root"),
     ("usr/share/doc/ringfence/changelog.gz", 0o644, "root"),
+    // What messages and alarms lead to.
+    ("usr/share/doc/ringfence/RECOVERY.md", 0o644, "root"),
+    (
+        "usr/share/doc/ringfence/prometheus/rules.yaml",
+        0o644,
+        "root",
+    ),
     (
         "usr/share/bash-completion/completions/ringfence",
         0o644,
