@@ -70,6 +70,10 @@ pub enum Command {
     /// target/zig what compiles C for them; minutes
     #[command(verbatim_doc_comment)]
     Targets,
+    /// Builds the program and the image for arm64, and runs three nodes of it under qemu; needs rustup,
+    /// and of Debian's packages gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user; minutes
+    #[command(verbatim_doc_comment)]
+    Arm64,
     /// A real node of Kubernetes in namespaces of its own, and a cluster deployed on it; needs
     /// root, Go, and of Debian's packages containerd, runc, containernetworking-plugins, iptables,
     /// nftables and curl; minutes, and nothing is left behind
@@ -151,6 +155,7 @@ mod tests {
             "kubernetes",
             "s3",
             "targets",
+            "arm64",
             "test-node",
             "upgrade",
         ] {

@@ -3,6 +3,7 @@
 //! `cargo xtask verify` reads, `cargo xtask fix` writes; [`tidy`] is a library so that
 //! `cargo test --workspace` runs it too. Nothing here is part of what Ringfence ships.
 
+pub mod arm64;
 pub mod bench;
 mod cargo;
 pub mod cli;

@@ -130,6 +130,7 @@ fn steps(command: &Command) -> Vec<Step> {
         | Command::Kubernetes
         | Command::S3
         | Command::Targets
+        | Command::Arm64
         | Command::TestNode { .. }
         | Command::Upgrade => Vec::new(),
     }
