@@ -295,6 +295,22 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
+        "tls.clients.mode=certManager",
+        By(
+            "tests/kubernetes/src/node/story/chart/issued.rs",
+            "\"helm install\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "patch certificate ringfence-$port",
+        By(
+            "tests/kubernetes/src/node/story/chart/issued.rs",
+            "\"patch certificate\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "ringfence backup verify green.backup",
         By(
             "tests/kubernetes/src/node/story/chart/restored.rs",

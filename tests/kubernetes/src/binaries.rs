@@ -6,6 +6,10 @@
 //! module `helm`. The build takes minutes, so it begins only when it is asked for: by `cargo xtask
 //! kubernetes`, or by a test under CI. Tests without the components say so in one loud line; under CI
 //! that is a failure. A folder that is named and lacks one of the three is a failure everywhere.
+//!
+//! `RINGFENCE_KUBERNETES_VERSION=1.30` puts an older API server in the place of that of the components,
+//! of a module in `older`; etcd and `kubectl` stay the same. It is built as the others are, by `cargo xtask
+//! older-kubernetes`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -38,6 +42,41 @@ const KUBERNETES: Kit = Kit {
     minutes: 15,
 };
 
+/// API servers of older versions, by what chooses them. The versions are those of `older/*/go.mod`.
+const OLDER: [(&str, Kit); 2] = [
+    (
+        "1.30",
+        older(
+            "v1.30.14",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
+        ),
+    ),
+    (
+        "1.33",
+        older(
+            "v1.33.13",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.33"),
+        ),
+    ),
+];
+
+const fn older(version: &'static str, module: &'static str) -> Kit {
+    Kit {
+        what: "the API server of Kubernetes",
+        version,
+        prefix: "older-",
+        module,
+        files: &["go.mod", "go.sum"],
+        packages: &[("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver")],
+        stamp: "k8s.io/component-base/version.gitVersion",
+        links: &[],
+        minutes: 8,
+    }
+}
+
+/// Chooses an API server.
+const CHOICE: &str = "RINGFENCE_KUBERNETES_VERSION";
+
 /// Helm; the version is that of `helm/go.mod`.
 const HELM: Kit = Kit {
     what: "Helm",
@@ -51,6 +90,19 @@ const HELM: Kit = Kit {
     minutes: 3,
 };
 
+/// cert-manager; the version is that of `cert-manager/go.mod`.
+const CERT_MANAGER: Kit = Kit {
+    what: "cert-manager",
+    version: "v1.21.2",
+    prefix: "cert-manager-",
+    module: concat!(env!("CARGO_MANIFEST_DIR"), "/cert-manager"),
+    files: &["go.mod", "go.sum", "main.go"],
+    packages: &[(".", "cert-manager")],
+    stamp: "github.com/cert-manager/cert-manager/pkg/util.AppVersion",
+    links: &["controller", "webhook", "cainjector"],
+    minutes: 5,
+};
+
 /// What a folder that is named has to hold. A test that went without one of them would be no test.
 const NEEDED: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
@@ -62,6 +114,53 @@ const COMMAND: &str = "cargo xtask kubernetes";
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(find).as_deref()
+}
+
+/// The API server that is tested with: that of the folder, unless an older one is chosen. `None` if that
+/// one is not built, which is printed.
+///
+/// # Panics
+/// If a version is chosen that is not known.
+pub(crate) fn api_server(folder: &Path) -> Option<PathBuf> {
+    let Some((_, kit)) = chosen() else {
+        return Some(folder.join("kube-apiserver"));
+    };
+    let found = kit.found("cargo xtask older-kubernetes");
+    let found = found.map(|folder| folder.join("kube-apiserver"));
+    found.map_or_else(|why| without("older Kubernetes", &why), Some)
+}
+
+/// The version of the API server that is tested with, as it reports it.
+#[must_use]
+pub fn version() -> &'static str {
+    chosen().map_or(VERSION, |(_, kit)| kit.version)
+}
+
+/// Whether the API server that is tested with is the newest one, with all that Ringfence uses.
+#[must_use]
+pub fn is_newest() -> bool {
+    chosen().is_none()
+}
+
+fn chosen() -> Option<&'static (&'static str, Kit)> {
+    let choice = env::var(CHOICE).ok().filter(|choice| !choice.is_empty())?;
+    let found = OLDER.iter().find(|(name, _)| *name == choice);
+    let known = OLDER.map(|(name, _)| name).join(", ");
+    Some(found.unwrap_or_else(|| {
+        panic!("invalid {CHOICE}: got {choice}, expected one of {known}, or none for {VERSION}")
+    }))
+}
+
+/// Builds the API servers of older versions unless they are there, and says where they are, by their names.
+///
+/// # Errors
+/// What is missing, or which step of the build failed.
+pub fn build_older() -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let (go, cache) = (go()?, cache()?);
+    let built = OLDER
+        .iter()
+        .map(|(name, kit)| Ok((*name, kit.built(&go, &cache)?)));
+    built.collect()
 }
 
 /// The command line that people use; the other components lie beside it. `None` if there is no
@@ -107,6 +206,29 @@ pub fn build() -> Result<PathBuf, String> {
 pub fn build_helm() -> Result<PathBuf, String> {
     let folder = HELM.built(&go()?, &cache()?)?;
     Ok(folder.join("helm"))
+}
+
+/// cert-manager as it is deployed.
+#[derive(Clone, Debug)]
+pub struct CertManager {
+    /// A folder with `controller`, `webhook` and `cainjector`.
+    pub programs: PathBuf,
+    /// Its own chart.
+    pub chart: PathBuf,
+}
+
+/// Builds cert-manager unless it is there, and says where it is.
+///
+/// # Errors
+/// What is missing, or which step of the build failed.
+pub fn build_cert_manager() -> Result<CertManager, String> {
+    let go = go()?;
+    let programs = CERT_MANAGER.built(&go, &cache()?)?;
+    let module = CERT_MANAGER.source(&go, "github.com/cert-manager/cert-manager")?;
+    Ok(CertManager {
+        programs,
+        chart: module.join("deploy/charts/cert-manager"),
+    })
 }
 
 /// What else there is to do about it.

@@ -12,7 +12,10 @@ mod janitor;
 mod kubectl;
 mod process;
 
-pub use binaries::{VERSION, build, build_helm, helm, kubectl};
+pub use binaries::{
+    CertManager, VERSION, build, build_cert_manager, build_helm, build_older, helm, is_newest,
+    kubectl, version,
+};
 pub use control_plane::{ControlPlane, SecondApiServer, User};
 pub use figures::{figure, figures};
 pub use ringfence_testkit::programs::cache;

@@ -80,6 +80,32 @@ impl Kit {
         Ok(folder)
     }
 
+    /// The folder of a module of others that the programs are made of, at the version of theirs.
+    ///
+    /// # Errors
+    /// What `go` says of it.
+    pub fn source(&self, go: &Path, module: &str) -> Result<PathBuf, String> {
+        let run = |arguments: &[&str]| {
+            let output = Command::new(go)
+                .args(arguments)
+                .current_dir(self.module())
+                .env_remove("GOFLAGS")
+                .stdin(Stdio::null())
+                .output();
+            let output = output.map_err(|error| format!("{}: {error}", go.display()))?;
+            match output.status.success() {
+                true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+                false => Err(format!(
+                    "`go {}`: {}",
+                    arguments.join(" "),
+                    String::from_utf8_lossy(&output.stderr).trim()
+                )),
+            }
+        };
+        run(&["mod", "download", module])?;
+        run(&["list", "-m", "-f", "{{.Dir}}", module]).map(PathBuf::from)
+    }
+
     fn is_whole(&self, folder: &Path) -> bool {
         folder.join(self.packages[0].1).is_file()
     }

@@ -48,8 +48,19 @@ pub(crate) struct Site {
     pub(crate) images: PathBuf,
     /// The repository.
     pub(crate) root: PathBuf,
-    /// The program `helm`, for the story of the chart.
-    pub(crate) helm: Option<PathBuf>,
+    /// What the story of the chart needs besides.
+    pub(crate) charts: Option<Charts>,
+}
+
+/// What the story of the chart needs besides.
+#[derive(Clone, Debug)]
+pub(crate) struct Charts {
+    /// The program `helm`.
+    pub(crate) helm: PathBuf,
+    /// The folder with the programs of cert-manager.
+    pub(crate) issuers: PathBuf,
+    /// cert-manager's own chart.
+    pub(crate) issuers_chart: PathBuf,
 }
 
 const USAGE: &str =
@@ -75,13 +86,22 @@ pub(crate) fn parse(words: &[String]) -> Result<Mode, String> {
             root: root.into(),
             folder: folder.into(),
         })),
-        ["inside", folder, components, images, root, helm @ ..] if helm.len() < 2 => {
+        ["inside", folder, components, images, root, charts @ ..] => {
+            let charts = match charts {
+                [] => None,
+                [helm, issuers, issuers_chart] => Some(Charts {
+                    helm: helm.into(),
+                    issuers: issuers.into(),
+                    issuers_chart: issuers_chart.into(),
+                }),
+                _ => return Err(USAGE.to_owned()),
+            };
             Ok(Mode::Inside(Site {
                 folder: folder.into(),
                 components: components.into(),
                 images: images.into(),
                 root: root.into(),
-                helm: helm.first().map(PathBuf::from),
+                charts,
             }))
         }
         ["hold", endpoint, lease] => Ok(Mode::Hold {

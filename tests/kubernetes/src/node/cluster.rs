@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cli::Site;
+use crate::cli::{Charts, Site};
 use crate::kubectl::Kubectl;
 use crate::plane::{NODE, Plane};
 use crate::program::{call, until};
@@ -15,7 +15,7 @@ use crate::program::{call, until};
 /// Long enough that nothing healthy reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 /// Volumes that Pods can have: five members, some that are lost, and three of the last
-/// cluster; or three of each installation of the chart, and three of one that is restored.
+/// cluster; or three of each of the chart's three installations, and three of one that is restored.
 const VOLUMES: usize = 12;
 
 /// A member of the Ringfence cluster.
@@ -33,8 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) api_server: u32,
     root: PathBuf,
     folder: PathBuf,
-    /// The program `helm`, if the story needs it.
-    pub(crate) helm: Option<PathBuf>,
+    /// What the story of the chart needs besides.
+    pub(crate) charts: Option<Charts>,
 }
 
 impl Cluster {
@@ -45,7 +45,7 @@ impl Cluster {
             api_server: plane.api_server,
             root: site.root.clone(),
             folder: site.folder.clone(),
-            helm: site.helm.clone(),
+            charts: site.charts.clone(),
         };
         own.offer_volumes()?;
         Ok(own)

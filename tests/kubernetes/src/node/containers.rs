@@ -1,7 +1,7 @@
 //! containerd, and the images in it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::Site;
 use crate::inside::{ADDRESS, BRIDGE};
@@ -13,8 +13,14 @@ pub(crate) const SOCKET: &str = "/run/ringfence-node/containerd.sock";
 /// What a Pod's sandbox runs.
 const SANDBOX: &str = "ringfence.test/pause:1";
 
-/// What else is run: archives in the folder of the images. The second one is for the overlays alone.
-const IMAGES: [&str; 2] = ["ringfence-dev.tar", "fenced-controller.tar"];
+/// An archive in the folder of the images, and one for the overlays alone.
+const OURS: &str = "ringfence-dev.tar";
+const CONTROLLER: &str = "fenced-controller.tar";
+
+/// The programs of cert-manager, each with an image of its name, for the chart alone.
+const ISSUERS: [&str; 3] = ["controller", "webhook", "cainjector"];
+pub(crate) const ISSUERS_REGISTRY: &str = "ringfence.test";
+pub(crate) const ISSUERS_TAG: &str = "v1";
 
 /// Starts containerd with all images.
 pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
@@ -37,26 +43,18 @@ pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
         containerd.runs()?;
         call("ctr", &["--address", SOCKET, "version"])
     })?;
-    let pause = site.folder.join("pause.tar");
-    let program = site.components.join("pause");
-    let builder = site.root.join("deploy/image/build");
-    call(
-        &builder.display().to_string(),
-        &[
-            "--binary",
-            &program.display().to_string(),
-            "--tag",
-            SANDBOX,
-            "--output",
-            &pause.display().to_string(),
-        ],
-    )?;
-    let images = IMAGES.map(|image| site.images.join(image));
-    let images = match site.helm {
-        Some(_) => &images[..1],
-        None => &images,
-    };
-    for image in [&pause].into_iter().chain(images) {
+    let mut images = vec![image(site, &site.components.join("pause"), SANDBOX)?];
+    images.push(site.images.join(OURS));
+    match &site.charts {
+        None => images.push(site.images.join(CONTROLLER)),
+        Some(charts) => {
+            for program in ISSUERS {
+                let tag = format!("{ISSUERS_REGISTRY}/{program}:{ISSUERS_TAG}");
+                images.push(image(site, &charts.issuers.join(program), &tag)?);
+            }
+        }
+    }
+    for image in images {
         let image = image.display().to_string();
         call(
             "ctr",
@@ -72,6 +70,25 @@ pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
         )?;
     }
     Ok(containerd)
+}
+
+/// Makes an image of a static program.
+fn image(site: &Site, program: &Path, tag: &str) -> Result<PathBuf, String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let image = site.folder.join(format!("{name}.tar"));
+    let builder = site.root.join("deploy/image/build");
+    call(
+        &builder.display().to_string(),
+        &[
+            "--binary",
+            &program.display().to_string(),
+            "--tag",
+            tag,
+            "--output",
+            &image.display().to_string(),
+        ],
+    )?;
+    Ok(image)
 }
 
 /// Everything that matters stands in the folder; what processes meet by lies in `/run`.

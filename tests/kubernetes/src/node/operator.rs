@@ -31,7 +31,8 @@ impl Operator {
         let document = fs::read_to_string(folder.join(DOCUMENT)).map_err(made)?;
         // The command line was built for the image, and lies beside this program.
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
-        let programs = [Some(own.as_path()), cluster.helm.as_deref()];
+        let helm = cluster.charts.as_ref().map(|charts| charts.helm.as_path());
+        let programs = [Some(own.as_path()), helm];
         let folders = programs.into_iter().flatten().filter_map(Path::parent);
         let folders = [cluster.kubectl.folder()].into_iter().chain(folders);
         Ok(Self {

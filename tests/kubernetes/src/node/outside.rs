@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::cli::{Request, Story};
+use crate::cli::{Charts, Request, Story};
 use crate::machine::{self, Machine};
 use crate::program::{self, until};
 use crate::say::{self, Watch};
@@ -51,9 +51,9 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
             ));
         }
     }
-    let helm = match request.story {
+    let charts = match request.story {
         Story::Overlays => None,
-        Story::Chart => Some(ringfence_kubernetes::build_helm()?),
+        Story::Chart => Some(charts()?),
     };
     let _lock = only_one()?;
     machine::remove_cgroups(CGROUP)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     fs::create_dir_all(&request.folder).map_err(fresh)?;
 
     let told =
-        machine::make_cgroups(CGROUP).and_then(|()| live(request, &components, helm.as_deref()));
+        machine::make_cgroups(CGROUP).and_then(|()| live(request, &components, charts.as_ref()));
     let watch = Watch::start();
     let cleared = until("its cgroups are gone", FORGET_MAX, || {
         machine::remove_cgroups(CGROUP)
@@ -81,6 +81,17 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     say::shown(watch, &format!("nothing is left behind: {alike}"));
     say::shown(whole, "all of it");
     Ok(())
+}
+
+/// Built unless they are there.
+fn charts() -> Result<Charts, String> {
+    let helm = ringfence_kubernetes::build_helm()?;
+    let issuers = ringfence_kubernetes::build_cert_manager()?;
+    Ok(Charts {
+        helm,
+        issuers: issuers.programs,
+        issuers_chart: issuers.chart,
+    })
 }
 
 fn has_programs() -> Result<(), String> {
@@ -120,7 +131,8 @@ fn only_one() -> Result<File, String> {
 
 /// Runs the other half, which is the first process of its namespaces: with it everything ends in
 /// them, and with this process it.
-fn live(request: &Request, components: &Path, helm: Option<&Path>) -> Result<(), String> {
+fn live(request: &Request, components: &Path, charts: Option<&Charts>) -> Result<(), String> {
+    let charts = charts.map(|charts| [&charts.helm, &charts.issuers, &charts.issuers_chart]);
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let status = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "unshare"])
@@ -130,7 +142,7 @@ fn live(request: &Request, components: &Path, helm: Option<&Path>) -> Result<(),
         .arg(own)
         .arg("inside")
         .args([&request.folder, components, &request.images, &request.root])
-        .args(helm)
+        .args(charts.into_iter().flatten())
         .stdin(Stdio::null())
         .status();
     let status = status.map_err(|error| format!("cannot start unshare: {error}"))?;

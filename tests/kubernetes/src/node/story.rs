@@ -27,15 +27,15 @@ const SERVICE: &str = "ringfence.ringfence:7420";
 /// How long a Service may take to lead to Pods that have just become ready.
 const SERVICE_MAX: Duration = Duration::from_secs(30);
 
-/// Tells all of a story: that of the chart if there is a Helm, else that of the overlays. The error
+/// Tells all of a story: that of the chart if it has what that needs, else that of the overlays. The error
 /// names what did not hold.
 pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
-    match cluster.helm {
-        Some(_) => chart::tell(cluster, &runtime),
+    match &cluster.charts {
+        Some(charts) => chart::tell(cluster, charts, &runtime),
         None => overlays(cluster, &runtime),
     }
 }

@@ -1,6 +1,8 @@
 //! The Helm chart, by the commands of `deploy/KUBERNETES.md` as they stand there: two installations
-//! side by side, of which one is upgraded, and the other one is lost and restored.
+//! side by side, of which one is upgraded, and the other one is lost and restored; and one whose
+//! certificates cert-manager issues.
 
+mod issued;
 mod restored;
 mod two;
 mod uninstalled;
@@ -10,6 +12,7 @@ use ringfence_client::{Client, Tls};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::cli::Charts;
 use crate::cluster::Cluster;
 use crate::operator::Operator;
 
@@ -29,19 +32,21 @@ resources:
 /// What the chapters act on.
 struct Stage<'a> {
     cluster: &'a Cluster,
+    charts: &'a Charts,
     runtime: &'a Runtime,
     operator: Operator,
 }
 
 /// Tells all of it.
-pub(super) fn tell(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
+pub(super) fn tell(cluster: &Cluster, charts: &Charts, runtime: &Runtime) -> Result<(), String> {
     let stage = Stage {
         cluster,
+        charts,
         runtime,
         operator: Operator::of(cluster)?,
     };
     type Chapter = fn(&Stage<'_>) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 4] = [
+    let chapters: [(&str, Chapter); 5] = [
         (
             "two installations, by the document, serve side by side",
             two::side_by_side,
@@ -57,6 +62,10 @@ pub(super) fn tell(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
         (
             "`helm uninstall` keeps what the notes say",
             uninstalled::keeps_what_the_notes_say,
+        ),
+        (
+            "certificates by cert-manager are renewed under load",
+            issued::by_cert_manager,
         ),
     ];
     for (claim, chapter) in chapters {
