@@ -62,6 +62,10 @@ pub enum Command {
     /// a quarter of an hour on two cores, once
     #[command(verbatim_doc_comment)]
     Kubernetes,
+    /// Builds API servers of older versions of Kubernetes into the user's cache, and runs the tests with each
+    /// of them that it can pass; needs Go; eight minutes on two cores for each, once
+    #[command(verbatim_doc_comment)]
+    OlderKubernetes,
     /// Writes to the user's cache: builds the server of S3 that tests start; needs Go; two minutes
     /// on two cores, once
     #[command(verbatim_doc_comment)]
@@ -153,6 +157,7 @@ mod tests {
             "planted",
             "sim",
             "kubernetes",
+            "older-kubernetes",
             "s3",
             "targets",
             "arm64",

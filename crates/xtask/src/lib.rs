@@ -9,6 +9,7 @@ mod cargo;
 pub mod cli;
 mod lean;
 pub mod node;
+pub mod older;
 mod patches;
 pub mod planted;
 pub mod servers;

@@ -16,3 +16,4 @@ mod policy;
 mod replica;
 mod shown;
 mod site;
+mod versions;

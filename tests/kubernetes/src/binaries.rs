@@ -43,22 +43,13 @@ const KUBERNETES: Kit = Kit {
 };
 
 /// API servers of older versions, by what chooses them. The versions are those of `older/*/go.mod`.
-const OLDER: [(&str, Kit); 2] = [
-    (
-        "1.30",
-        older(
-            "v1.30.14",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
-        ),
+const OLDER: [(&str, Kit); 1] = [(
+    "1.30",
+    older(
+        "v1.30.14",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
     ),
-    (
-        "1.33",
-        older(
-            "v1.33.13",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.33"),
-        ),
-    ),
-];
+)];
 
 const fn older(version: &'static str, module: &'static str) -> Kit {
     Kit {

@@ -88,6 +88,7 @@ pub struct ControlPlane {
     janitor: Janitor,
     certificates: Certificates,
     binaries: PathBuf,
+    api_server_program: PathBuf,
     ports: [Port; 3],
 }
 
@@ -110,8 +111,12 @@ impl ControlPlane {
     /// If it is not ready in time.
     pub async fn start() -> Option<Self> {
         // It may have to be built first.
-        let found = tokio::task::spawn_blocking(binaries::folder).await;
-        let binaries = found.expect("the search for binaries ends")?.to_owned();
+        let found = tokio::task::spawn_blocking(|| {
+            let folder = binaries::folder()?;
+            Some((folder.to_owned(), binaries::api_server(folder)?))
+        });
+        let found = found.await.expect("the search for binaries ends");
+        let (binaries, api_server_program) = found?;
         let folder = tempfile::Builder::new()
             .prefix("ringfence-kubernetes-")
             .tempdir();
@@ -133,6 +138,7 @@ impl ControlPlane {
             janitor,
             certificates,
             binaries,
+            api_server_program,
             ports,
         };
         plane.start_api_server().await;
@@ -148,9 +154,8 @@ impl ControlPlane {
     pub async fn start_api_server(&mut self) {
         assert!(self.api_server.is_none(), "the API server runs already");
         let log = self.janitor.folder().join("kube-apiserver.log");
-        let program = self.binaries.join("kube-apiserver");
         let arguments = self.api_server_arguments(&self.ports[2]);
-        let api_server = Process::start(&program, &arguments, log);
+        let api_server = Process::start(&self.api_server_program, &arguments, log);
         self.janitor.watch_over(api_server.id());
         self.api_server = Some(api_server);
         let ready = tokio::time::timeout(START_MAX, self.wait_until_ready()).await;
@@ -167,8 +172,11 @@ impl ControlPlane {
     pub async fn second_api_server(&mut self) -> SecondApiServer {
         let port = Port::any();
         let log = self.janitor.folder().join("second-kube-apiserver.log");
-        let program = self.binaries.join("kube-apiserver");
-        let process = Process::start(&program, &self.api_server_arguments(&port), log);
+        let process = Process::start(
+            &self.api_server_program,
+            &self.api_server_arguments(&port),
+            log,
+        );
         self.janitor.watch_over(process.id());
         let second = SecondApiServer { process, port };
         let client = self.client_at(User::Admin, &second.address()).await;

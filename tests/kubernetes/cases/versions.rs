@@ -1,0 +1,43 @@
+//! Which version of Kubernetes this is, and what one below 1.36 says to the policies that mark objects.
+
+use std::path::Path;
+use std::process::Command;
+
+use ringfence_kubernetes::{ControlPlane, User, is_newest, kubectl, version};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_is_of_the_version_that_was_chosen() {
+    let Some(plane) = ControlPlane::shared().await else {
+        return;
+    };
+    // A folder that is named may hold another one.
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_some() && is_newest() {
+        return;
+    }
+    let told = plane.kubectl(&["get", "--raw", "/version"], "");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["gitVersion"], version());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_1_36_takes_the_policies_that_mark_objects() {
+    let Some(plane) = ControlPlane::shared().await else {
+        return;
+    };
+    let Some(kubectl) = kubectl() else { return };
+    plane.make_namespace("demo").await;
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    for carrier in ["impersonate", "field-manager", "sequence"] {
+        let output = Command::new(&kubectl)
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig(User::Admin, &plane.address()))
+            .args(["apply", "--dry-run=server", "--filename"])
+            .arg(deploy.join(format!("kubernetes/fencing/{carrier}.yaml")))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_newest(), "{carrier}: {said}");
+        let unknown = r#"no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1""#;
+        assert_eq!(said.contains(unknown), !is_newest(), "{carrier}: {said}");
+    }
+}
