@@ -13,7 +13,7 @@ use ringfence_proto::v1::check_response::Verdict;
 use ringfence_tests::{Caller, Cluster, Options, Signal};
 
 /// An emulated node is some ten times as slow, and may wait for other work on its machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Longer than the whole test takes.
 const TTL: Duration = Duration::from_secs(300);
 const NAME: &str = "bank/interest";
@@ -61,11 +61,15 @@ fn pay(database: &Path, token: u64) -> (Option<i32>, String) {
 }
 
 async fn cluster(server: PathBuf) -> Cluster {
-    Cluster::start(Options {
+    let cluster = Cluster::start(Options {
         server: Some(server),
+        // It waits for less than emulated nodes may take.
+        probed: false,
         ..Options::alone()
     })
-    .await
+    .await;
+    cluster.wait_until_serving(PATIENCE).await;
+    cluster
 }
 
 fn patient(cluster: &Cluster) -> Caller {
@@ -118,10 +122,12 @@ async fn an_emulated_cluster_keeps_a_lease_and_its_guard_refuses_the_stale_token
         "--endpoints",
         &endpoints,
         "--timeout",
-        "60s",
+        "120s",
         "lease",
         "acquire",
         NAME,
+        "--ttl",
+        "5m",
         "--json",
     ]);
     let granted: serde_json::Value = serde_json::from_str(json.trim()).unwrap();

@@ -18,10 +18,6 @@ const EMULATOR: &str = "qemu-aarch64";
 /// Links for arm64, against a static C library.
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 
-/// Crates whose tests are run under the emulator, too: what is in the log, in snapshots and on the wire
-/// is the same bytes on each kind of machine, and nothing in them starts a process.
-const PORTABLE: [&str; 2] = ["ringfence-core", "ringfence-proto"];
-
 /// Builds, and runs what was built; minutes. What is missing is named with what to do, which is a
 /// failure.
 #[must_use]
@@ -58,19 +54,7 @@ fn shown(root: &Path) -> Result<(), String> {
     test.args(["test", "--workspace", "--test", "emulated"])
         .args(["--", "--nocapture"])
         .env("RINGFENCE_EMULATED", &emulated);
-    succeeds(test.current_dir(root))?;
-
-    println!("== the tests of {} under {EMULATOR}", PORTABLE.join(", "));
-    let mut tests = cargo();
-    tests
-        .args(["test", "--target", TRIPLE])
-        .args(PORTABLE.iter().flat_map(|name| ["--package", name]))
-        .env(
-            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-            format!("{} -L /usr/aarch64-linux-gnu", emulator.display()),
-        )
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
-    succeeds(tests.current_dir(root))
+    succeeds(test.current_dir(root))
 }
 
 /// The path of a program.
