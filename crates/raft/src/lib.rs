@@ -158,7 +158,7 @@ pub use ringfence_history::{
     HistoryQuery, HistoryRecord, HistoryState,
 };
 pub use spans::{
-    Entered, OpenSpan, Serving, Sink, Span, SpanIds, SpanKind, SpanValue, Spans, note,
+    Entered, OpenSpan, Serving, Sink, Span, SpanIds, SpanKind, SpanValue, Spans, carried, note,
 };
 pub use store::backup_file::{BACKUP_FRAME_BYTES_MAX, Backup, BackupError, Hashed, write_backup};
 pub use store::backup_output::BackupOutput;

@@ -257,7 +257,7 @@ impl Rest {
         let secret = request.open.as_ref().map(|open| open.secret.clone());
         let (tell, answer) = oneshot::channel();
         let (rest, call) = (self.clone(), call.clone());
-        ringfence_raft::spawn(async move {
+        ringfence_raft::spawn(ringfence_raft::carried(async move {
             let answered = rest.leases.acquire(call.ask(request)).await;
             let answered = answered.map(Response::into_inner);
             let Err(unheard) = tell.send(answered) else {
@@ -267,7 +267,7 @@ impl Rest {
                 let session = v1::SessionHandle { session, secret };
                 rest.close_unused(&call, session).await;
             }
-        });
+        }));
         let stopped = |_| Refusal::outcome_unknown("this node is stopping").into();
         answer.await.unwrap_or_else(|error| Err(stopped(error)))
     }

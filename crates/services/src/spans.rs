@@ -87,9 +87,13 @@ pub(crate) fn answered<T>(serving: Option<Serving>, answer: &Result<T, Refusal>)
     }
 }
 
-/// Ends the span of a call with the code of its answer. A refusal that the caller has to do with, as of
+/// Ends the span of a call with the code of its answer; one without the right to it has no span. A refusal that the caller has to do with, as of
 /// a lease that another holds, is no failure of the node.
 pub fn end_with_code(serving: Serving, code: Code) {
+    // A stranger would fill the collector, and displace the spans of others.
+    if matches!(code, Code::PermissionDenied | Code::Unauthenticated) {
+        return serving.forget();
+    }
     let name = code_name(code);
     serving.span().note("rpc.response.status_code", name);
     match code {

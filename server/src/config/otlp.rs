@@ -15,6 +15,8 @@ use super::given::Given;
 use crate::limits::{OTLP_ATTRIBUTES_MAX, OTLP_VARIABLE_BYTES_MAX};
 
 const FLAG: &str = "otlp-endpoint";
+/// In place of a URL: each of its parts may hold a secret.
+const NOT_REPEATED: &str = "a URL that is not repeated here";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
@@ -136,9 +138,8 @@ fn of(given: &Given, variable: Variable<'_>) -> Result<Option<Otlp>, ConfigError
         return Ok(None);
     }
     let endpoint = match &given.otlp_endpoint {
-        Some(flag) => {
-            endpoint(flag).map_err(|allowed| ConfigError::value(FLAG, shown(flag), allowed))?
-        }
+        Some(flag) => endpoint(flag)
+            .map_err(|allowed| ConfigError::value(FLAG, NOT_REPEATED.to_owned(), allowed))?,
         None => match variable(ENDPOINT)? {
             Some(value) => endpoint(&value)
                 .map_err(|allowed| wrong(ENDPOINT, format!("is not usable; allowed: {allowed}")))?,
@@ -186,21 +187,20 @@ fn wrong(name: &'static str, why: impl Into<String>) -> ConfigError {
     }
 }
 
-/// The flag's value, unless it may hold a secret.
-fn shown(flag: &str) -> String {
-    match flag.contains(['@', '?', '#']) {
-        true => "a URL that is not repeated here".to_owned(),
-        false => flag.to_owned(),
-    }
-}
-
 fn endpoint(text: &str) -> Result<Uri, &'static str> {
     const ALLOWED: &str = "http://HOST:PORT or https://HOST:PORT of a collector that speaks OTLP by \
                            gRPC, mostly at port 4317; no user, path, ? or #";
     let uri: Uri = text.parse().map_err(|_| ALLOWED)?;
     let known = matches!(uri.scheme_str(), Some("http" | "https"));
     let plain = !text.contains(['@', '?', '#']) && matches!(uri.path(), "" | "/");
-    match known && plain && uri.host().is_some_and(|host| !host.is_empty()) {
+    let whole = uri.authority().is_some_and(|authority| {
+        let behind = authority.as_str().strip_prefix(authority.host());
+        let port = |text: &str| text.strip_prefix(':')?.parse::<u16>().ok();
+        // A port that is none would be that of the web.
+        !authority.host().is_empty()
+            && behind.is_some_and(|behind| behind.is_empty() || port(behind) > Some(0))
+    });
+    match known && plain && whole {
         true => Ok(uri),
         false => Err(ALLOWED),
     }

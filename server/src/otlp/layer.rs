@@ -138,6 +138,9 @@ fn end(serving: Serving, answer: &Response<Body>) {
         return end_with_code(serving, code);
     }
     let status = answer.status();
+    if matches!(status.as_u16(), 401 | 403) {
+        return serving.forget();
+    }
     let span = serving.span();
     span.note("http.response.status_code", u64::from(status.as_u16()));
     match status.is_server_error() {

@@ -22,6 +22,9 @@ pub(super) struct Queue {
 struct Waiting {
     spans: VecDeque<Span>,
     bytes: usize,
+    /// Those in traces that callers began: half of all, so that they displace none of the node's own.
+    of_callers: usize,
+    of_callers_bytes: usize,
 }
 
 /// There is no room.
@@ -34,6 +37,15 @@ impl Queue {
         if waiting.spans.len() >= SPANS_QUEUED_MAX || waiting.bytes + bytes > SPANS_QUEUED_BYTES_MAX
         {
             return Err(Full);
+        }
+        if span.ids.from_caller {
+            if waiting.of_callers >= SPANS_QUEUED_MAX / 2
+                || waiting.of_callers_bytes + bytes > SPANS_QUEUED_BYTES_MAX / 2
+            {
+                return Err(Full);
+            }
+            waiting.of_callers += 1;
+            waiting.of_callers_bytes += bytes;
         }
         waiting.bytes += bytes;
         waiting.spans.push_back(span);
@@ -64,6 +76,9 @@ impl Queue {
         let some = waiting.spans.len().min(SPAN_BATCH_MAX);
         let batch: Vec<Span> = waiting.spans.drain(..some).collect();
         waiting.bytes -= batch.iter().map(memory).sum::<usize>();
+        let of_callers = || batch.iter().filter(|span| span.ids.from_caller);
+        waiting.of_callers -= of_callers().count();
+        waiting.of_callers_bytes -= of_callers().map(memory).sum::<usize>();
         if waiting.spans.len() >= SPAN_BATCH_MAX {
             self.full.notify_one();
         }
@@ -110,6 +125,21 @@ mod tests {
         assert_eq!(seen, SPANS_QUEUED_MAX);
         assert_eq!(queue.lock().bytes, 0);
         assert!(queue.push(span("call")).is_ok());
+    }
+
+    #[test]
+    fn spans_of_callers_take_half_of_it() {
+        let queue = Queue::default();
+        let of_caller = || {
+            let mut span = span("call");
+            span.ids.from_caller = true;
+            span
+        };
+        let fill = || (0..SPANS_QUEUED_MAX).filter(|_| queue.push(of_caller()).is_ok());
+        assert_eq!(fill().count(), SPANS_QUEUED_MAX / 2);
+        assert!(queue.push(span("call")).is_ok());
+        while !queue.take().is_empty() {}
+        assert_eq!(fill().count(), SPANS_QUEUED_MAX / 2);
     }
 
     #[test]

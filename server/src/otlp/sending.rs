@@ -30,12 +30,16 @@ use crate::limits::{
 
 /// How much of what a collector says of an error is logged, in letters.
 const WORDS_MAX: usize = 200;
+/// Shorter words of a header are no secrets, and would be found in every sentence.
+const SECRET_BYTES_MIN: usize = 6;
 
 /// A collector.
 #[derive(Clone)]
 pub(super) struct Collector {
     channel: Bounded,
     headers: MetadataMap,
+    /// What a collector may repeat of them and no log may show.
+    secrets: Vec<String>,
     timeout: Duration,
     figures: Figures,
 }
@@ -66,12 +70,20 @@ impl Collector {
                 endpoint.connect_with_connector_lazy(tls.connect_timeout(OTLP_CONNECT_MAX))
             }
         };
+        let values = otlp.headers.iter().map(|(_, value)| value.as_bytes());
+        let values = values.map(|value| String::from_utf8_lossy(value).into_owned());
         Ok(Self {
             channel: Bounded(channel),
+            secrets: values.flat_map(parts).collect(),
             headers: MetadataMap::from_headers(otlp.headers.iter().cloned().collect()),
             timeout: otlp.timeout,
             figures,
         })
+    }
+
+    /// What it says of an error, for a log.
+    pub(super) fn words(&self, status: &Status) -> String {
+        words(status, &self.secrets)
     }
 
     /// Exports something, in several tries. Returns how many items the collector did not take.
@@ -174,13 +186,28 @@ fn asked_pause(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// What a collector says of an error, cut short and in one line.
-pub(super) fn words(status: &Status) -> String {
+/// What of a header's value is a secret if it stands alone: the whole, and each word, as that behind
+/// `Bearer`. Longer ones first.
+fn parts(value: String) -> Vec<String> {
+    let words = value.split([' ', ',', ';', '=']).map(str::to_owned);
+    let mut parts: Vec<String> = words
+        .chain([value.clone()])
+        .filter(|part| part.len() >= SECRET_BYTES_MIN)
+        .collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+    parts
+}
+
+/// What a collector says of an error, cut short and in one line, without these secrets.
+fn words(status: &Status, secrets: &[String]) -> String {
     let cause = status.source().map(|first| innermost(first).to_string());
     let text = match cause {
         Some(cause) => format!("{}: {cause}", status.message()),
         None => status.message().to_owned(),
     };
+    let text = secrets
+        .iter()
+        .fold(text, |text, secret| text.replace(secret.as_str(), "***"));
     let plain = text.chars().map(|letter| match letter.is_control() {
         true => ' ',
         false => letter,
@@ -243,9 +270,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_collector_repeats_of_a_header_is_not_logged() {
+        let secrets = parts("Bearer hunter2-and-more".to_owned());
+        for said in [
+            "invalid credentials: Bearer hunter2-and-more",
+            "no such token hunter2-and-more",
+        ] {
+            let words = words(&Status::unauthenticated(said), &secrets);
+            assert!(
+                words.contains("***") && !words.contains("hunter2"),
+                "{words}"
+            );
+        }
+    }
+
+    #[test]
     fn what_a_collector_says_is_cut_short_and_stays_in_its_line() {
         let status = Status::internal(format!("first\nsecond\u{1b}[31m{}", "x".repeat(1_000)));
-        let words = words(&status);
+        let words = words(&status, &[]);
         assert!(words.starts_with("Internal: first second"), "{words}");
         assert!(words.chars().count() < WORDS_MAX + 20);
         assert!(!words.contains(['\n', '\u{1b}']));

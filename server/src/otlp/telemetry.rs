@@ -14,7 +14,7 @@ use super::encoding::{self, Times};
 use super::figures::{Dropped, Figures, Signal};
 use super::messages::{Resource, resource};
 use super::queue::Queue;
-use super::sending::{Collector, words};
+use super::sending::Collector;
 use super::tracer::Tracer;
 use crate::config::{Config, Sampler};
 use crate::limits::OTLP_FLUSH_MAX;
@@ -164,7 +164,8 @@ impl Exporter {
             .map_or(spans, |rejected| (*rejected).min(spans));
         self.figures.sent(spans - rejected);
         self.figures.dropped(Dropped::Collector, rejected);
-        done.map(drop).map_err(|status| words(&status))
+        done.map(drop)
+            .map_err(|status| self.collector.words(&status))
     }
 
     async fn export_metrics(self, metrics: &Metrics, every: Duration) {
@@ -193,7 +194,7 @@ impl Exporter {
                 Tries::One => self.collector.export_once(Signal::Metrics, &message).await,
                 Tries::Several => self.collector.export(Signal::Metrics, &message).await,
             };
-            done.map_err(|status| words(&status))?;
+            done.map_err(|status| self.collector.words(&status))?;
         }
         Ok(())
     }

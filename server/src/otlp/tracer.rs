@@ -35,13 +35,16 @@ impl Tracer {
         }
     }
 
-    /// A number for one more span, if one more may be recorded.
-    fn number(&self, from_caller: bool) -> Option<NonZeroU64> {
-        let rate = match from_caller {
+    fn rate(&self, from_caller: bool) -> &Rate {
+        match from_caller {
             true => &self.of_callers,
             false => &self.own,
-        };
-        if !rate.take(since_boot()) {
+        }
+    }
+
+    /// A number for one more span, if one more may be recorded.
+    fn number(&self, from_caller: bool) -> Option<NonZeroU64> {
+        if !self.rate(from_caller).take(since_boot()) {
             self.figures.dropped(Dropped::Rate, 1);
             return None;
         }
@@ -89,6 +92,10 @@ impl Sink for Tracer {
             self.figures.dropped(Dropped::Queue, 1);
         }
     }
+
+    fn forgotten(&self, ids: &SpanIds) {
+        self.rate(ids.from_caller).give_back();
+    }
 }
 
 /// At most [`SPANS_PER_SECOND_MAX`] in a second, and as many at once.
@@ -107,6 +114,11 @@ impl Rate {
             *used_until = next;
         }
         fits
+    }
+
+    fn give_back(&self) {
+        let mut used_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *used_until = used_until.saturating_sub(EACH);
     }
 }
 
@@ -185,6 +197,9 @@ mod tests {
             .count() as u64;
         assert_eq!(taken, SPANS_PER_SECOND_MAX);
         assert!(!rate.take(at));
+        assert!(rate.take(at + EACH));
+        assert!(!rate.take(at + EACH));
+        rate.give_back();
         assert!(rate.take(at + EACH));
         assert!(!rate.take(at + EACH));
     }

@@ -4,7 +4,9 @@
 //! on. A task that goes on elsewhere has none.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::{OpenSpan, SpanValue};
@@ -43,5 +45,18 @@ pub(crate) fn current() -> Option<Arc<OpenSpan>> {
 pub fn note<V: Into<SpanValue>>(key: &'static str, value: impl FnOnce() -> V) {
     if let Some(span) = current() {
         span.note(key, value());
+    }
+}
+
+/// The same work for the span that is current now, on whichever task it goes on.
+pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let span = current();
+    async move {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            let _of_this = span.clone().map(enter);
+            work.as_mut().poll(cx)
+        })
+        .await
     }
 }

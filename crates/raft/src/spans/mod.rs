@@ -37,6 +37,9 @@ pub trait Sink: Send + Sync {
 
     /// Takes a span that has ended. It must not block.
     fn ended(&self, span: Span);
+
+    /// A span that [`Sink::serve`] began is not recorded after all.
+    fn forgotten(&self, ids: &SpanIds);
 }
 
 /// Where in its trace a span is.
@@ -254,6 +257,14 @@ impl Serving {
         self.0.end(None);
     }
 
+    /// Takes it back: the call was refused to a caller that has no right to it, so it takes nothing of
+    /// what is recorded of others.
+    pub fn forget(self) {
+        if !self.0.ended.swap(true, Ordering::Relaxed) {
+            self.0.sink.forgotten(&self.0.ids);
+        }
+    }
+
     /// Ends it with what failed, in a word of few: it becomes `error.type`.
     pub fn fail(self, error: impl Into<Cow<'static, str>>) {
         self.0.end(Some(error.into()));
@@ -266,7 +277,7 @@ impl Drop for Serving {
     }
 }
 
-pub use current::{Entered, note};
+pub use current::{Entered, carried, note};
 
 #[cfg(test)]
 mod tests;

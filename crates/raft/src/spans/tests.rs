@@ -35,6 +35,8 @@ impl Sink for All {
     fn ended(&self, span: Span) {
         self.ended.lock().push(span);
     }
+
+    fn forgotten(&self, _: &SpanIds) {}
 }
 
 fn all() -> (Arc<All>, Spans) {
@@ -122,4 +124,28 @@ fn a_proposal_is_recorded_in_two_parts_that_meet_where_it_was_committed() {
     assert_eq!((Some(apply.begun), Some(apply.ended)), (begun, applied));
     let of = Some(serving.span().ids.span);
     assert!(ended.iter().all(|span| span.ids.parent == of));
+}
+
+#[tokio::test]
+async fn work_on_another_task_is_of_the_call_that_gave_it() {
+    let (sink, spans) = all();
+    let serving = spans.serve("call", || None).unwrap();
+    let entered = serving.enter();
+    let work = super::carried(async {
+        tokio::task::yield_now().await;
+        note("key", || 7);
+    });
+    drop(entered);
+    tokio::spawn(work).await.unwrap();
+    assert!(current::current().is_none());
+    serving.end();
+    let ended = sink.ended.lock();
+    assert_eq!(ended[0].attributes, [("key", SpanValue::Number(7))]);
+}
+
+#[test]
+fn a_span_that_is_taken_back_is_not_recorded() {
+    let (sink, spans) = all();
+    spans.serve("call", || None).unwrap().forget();
+    assert!(sink.ended.lock().is_empty());
 }
