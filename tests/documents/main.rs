@@ -115,6 +115,11 @@ const TABLE: &[(&str, &str, Shown)] = &[
         By("server/tests/cli/doctor.rs", "\"--config\""),
     ),
     (
+        "client/TOKENS.md",
+        "ringfence guard http --upstream",
+        Run(Ends::WithDev, &["passed under site/writer#", "STALE_TOKEN"]),
+    ),
+    (
         "client/python/README.md",
         "pip install './client/python[sqlalchemy]'",
         By("client/python/check", "pip install"),

@@ -96,6 +96,6 @@ pub use door::{Door, DoorFn, door_fn};
 #[cfg(any(test, fuzzing))]
 pub(crate) use headers::fence_in;
 pub use headers::{LEASE_HEADER, STALE_HEADER, TOKEN_HEADER};
-pub use policy::Policy;
+pub use policy::{Policy, Routes};
 pub use service::{FenceLayer, FenceService};
 pub use turned_away::TurnedAway;

@@ -20,6 +20,15 @@ fn remark(to: &mut (impl Write + AsFd), text: &str) {
     }
 }
 
+/// What the libraries log goes to stderr.
+pub(crate) fn log_to_stderr() {
+    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // Otherwise a line that cannot be written any more ends the process.
+    let lines = lines.log_internal_errors(false);
+    // In tests another one may have been first.
+    lines.with_target(false).try_init().ok();
+}
+
 /// Prints a last line. If that cannot be written, the exit code says it alone.
 pub(crate) fn complain(text: impl AsRef<str>) {
     print(&mut io::stderr(), text.as_ref());

@@ -19,6 +19,7 @@ mod gate;
 mod guard;
 mod guard_hostile;
 mod guard_hostile_sqlite;
+mod guard_http;
 mod guard_shared_mysql;
 mod guard_strangers;
 mod harness;

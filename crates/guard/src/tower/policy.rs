@@ -1,6 +1,12 @@
 //! Which requests need a fence.
 
+use http::HeaderMap;
 use ringfence_core::LeaseName;
+use ringfence_planted::{Bug, planted};
+
+use super::TurnedAway;
+use super::headers::fence_in;
+use crate::Fence;
 
 /// What a route demands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,15 +21,43 @@ pub enum Policy {
     Lease(LeaseName),
 }
 
-/// The policies of all routes.
+impl Policy {
+    /// The fence that a request with these headers shows; `None` if it needs and shows none. Whether the
+    /// fence is that of the present holder is not looked at here.
+    ///
+    /// # Errors
+    /// [`TurnedAway::Missing`], [`TurnedAway::Malformed`], and another lease than the one demanded.
+    pub fn fence_of(&self, headers: &HeaderMap) -> Result<Option<Fence>, TurnedAway> {
+        let expected = match self {
+            Self::Lease(name) => Some(name),
+            Self::Required | Self::Optional => None,
+        };
+        let Some(fence) = fence_in(headers, expected)? else {
+            return match self {
+                Self::Optional => Ok(None),
+                Self::Lease(_) if planted(Bug::FenceOptionalAtTheDoor) => Ok(None),
+                Self::Required | Self::Lease(_) => Err(TurnedAway::Missing {
+                    expected: expected.cloned(),
+                }),
+            };
+        };
+        if let Some(expected) = expected {
+            fence.check_lease(expected)?;
+        }
+        Ok(Some(fence))
+    }
+}
+
+/// The policies of all routes: see [`FenceLayer::route`](super::FenceLayer::route).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Routes {
+pub struct Routes {
     rules: Vec<(String, Policy)>,
     otherwise: Policy,
 }
 
 impl Routes {
-    pub(super) fn add(&mut self, pattern: String, policy: Policy) {
+    /// Sets what a route demands; the later policy of one pattern counts.
+    pub fn add(&mut self, pattern: String, policy: Policy) {
         self.rules.retain(|(known, _)| *known != pattern);
         self.rules.push((pattern, policy));
         // The first that matches is then the most exact one: a whole path before a beginning, and a
@@ -36,12 +70,25 @@ impl Routes {
         self.otherwise = policy;
     }
 
-    pub(super) fn policy_of(&self, path: &str) -> &Policy {
-        let rule = self
-            .rules
+    /// What a path demands, as it comes, byte by byte.
+    #[must_use]
+    pub fn policy_of(&self, path: &str) -> &Policy {
+        self.rule_of(path).unwrap_or(&self.otherwise)
+    }
+
+    /// The same, if a rule names the path.
+    #[must_use]
+    pub fn rule_of(&self, path: &str) -> Option<&Policy> {
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|(pattern, _)| matches(pattern, path));
+        rule.map(|(_, policy)| policy)
+    }
+
+    /// All rules.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.rules
             .iter()
-            .find(|(pattern, _)| matches(pattern, path));
-        rule.map_or(&self.otherwise, |(_, policy)| policy)
+            .map(|(pattern, policy)| (pattern.as_str(), policy))
     }
 }
 

@@ -7,12 +7,10 @@ use std::task::{Context, Poll};
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response};
-use ringfence_planted::{Bug, planted};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::FenceBody;
-use super::headers::fence_in;
 use super::policy::{Policy, Routes};
 use super::response::grpc_response;
 use super::{Door, TurnedAway};
@@ -94,7 +92,7 @@ where
             let policy = routes.policy_of(request.uri().path());
             // None but the door's is to be found behind it.
             request.extensions_mut().remove::<Fence>();
-            match pass(&*door, policy, request.headers()).await {
+            match pass(&*door, policy.fence_of(request.headers())).await {
                 Ok(fence) => {
                     if let Some(fence) = fence {
                         request.extensions_mut().insert(fence);
@@ -111,27 +109,13 @@ where
 /// The fence under which a request passes; `None` if it needs and shows none.
 async fn pass(
     door: &impl Door,
-    policy: &Policy,
-    headers: &HeaderMap,
+    shown: Result<Option<Fence>, TurnedAway>,
 ) -> Result<Option<Fence>, TurnedAway> {
-    let expected = match policy {
-        Policy::Lease(name) => Some(name),
-        Policy::Required | Policy::Optional => None,
-    };
-    let Some(fence) = fence_in(headers, expected)? else {
-        return match policy {
-            Policy::Optional => Ok(None),
-            Policy::Lease(_) if planted(Bug::FenceOptionalAtTheDoor) => Ok(None),
-            Policy::Required | Policy::Lease(_) => Err(TurnedAway::Missing {
-                expected: expected.cloned(),
-            }),
-        };
-    };
-    if let Some(expected) = expected {
-        fence.check_lease(expected)?;
+    let shown = shown?;
+    if let Some(fence) = &shown {
+        door.admit(fence).await?;
     }
-    door.admit(&fence).await?;
-    Ok(Some(fence))
+    Ok(shown)
 }
 
 fn refuse<R>(away: &TurnedAway, headers: &HeaderMap) -> Response<FenceBody<R>> {

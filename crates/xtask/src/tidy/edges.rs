@@ -47,6 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringfence-lease-api", &[]),
+    ("ringfence-proxy", &["ringfence-core", "ringfence-guard"]),
     ("ringfence-model", &["ringfence-core"]),
     (
         "ringfence-check",
@@ -78,6 +79,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-kube",
             "ringfence-lease-api",
             "ringfence-proto",
+            "ringfence-proxy",
             "ringfence-raft",
             "ringfence-rest",
             "ringfence-services",

@@ -1,10 +1,12 @@
-//! `ringfence guard STORE`: a script of SQL in one transaction, which the store's guard admits or refuses.
+//! `ringfence guard STORE`: a script of SQL in one transaction, which the store's guard admits or refuses;
+//! and `ringfence guard http`, which stands before a service.
 //!
 //! The script comes behind the admission and in front of the commit, and cannot end the transaction: the
 //! store itself refuses that. SQLite is compiled in. PostgreSQL and MariaDB are driven by their own client
 //! programs, which know how to find and to authenticate with their servers.
 
 mod client;
+mod http;
 mod mysql;
 mod postgres;
 mod sqlite;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 use ringfence_core::{Fence, LeaseName, Refused};
 
 use super::{Failure, Global, exit, parse};
+use http::Http;
 use mysql::Mysql;
 use postgres::Postgres;
 use sqlite::Sqlite;
@@ -31,6 +34,7 @@ pub(crate) enum GuardCommand {
     Sqlite(Sqlite),
     Postgres(Postgres),
     Mysql(Mysql),
+    Http(Box<Http>),
 }
 
 impl GuardCommand {
@@ -39,6 +43,7 @@ impl GuardCommand {
             Self::Sqlite(command) => command.run(global)?,
             Self::Postgres(command) => command.run(global)?,
             Self::Mysql(command) => command.run(global)?,
+            Self::Http(command) => return command.run(global),
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::figures;
 use super::guarded::{self, Guarded};
 use crate::cli::output::Output;
+use crate::cli::stderr::log_to_stderr;
 use crate::cli::{Failure, Global, exit, signals};
 
 /// Try whether Kubernetes refuses stale writes, again and again, and show it as figures
@@ -71,7 +72,7 @@ impl Canary {
         if self.once {
             return once(&prober, &output).await;
         }
-        figures::log_to_stderr();
+        log_to_stderr();
         let listener = figures::listen("listen-http", self.listen_http)?;
         let found = Figures::default();
         let mut registry = Registry::with_prefix("ringfence");

@@ -58,12 +58,3 @@ fn shown(registry: &Registry) -> Response {
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
-
-/// What the libraries tell goes to stderr.
-pub(super) fn log_to_stderr() {
-    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
-    // Otherwise a line that cannot be written any more ends the process.
-    let lines = lines.log_internal_errors(false);
-    // In tests another one may have been first.
-    lines.with_target(false).try_init().ok();
-}

@@ -22,6 +22,7 @@ use super::asking::Cluster;
 use super::door::{Door, REVIEW_BYTES_MAX};
 use super::reviews::Reviews;
 use crate::cli::kube::figures;
+use crate::cli::stderr::log_to_stderr;
 use crate::cli::{Failure, Global, signals};
 use crate::limits::HTTP_SILENCE_MAX;
 use crate::ports::Http1;
@@ -75,7 +76,7 @@ struct Judge {
 
 impl Serve {
     pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
-        figures::log_to_stderr();
+        log_to_stderr();
         let tls = ServerTls {
             certificate: self.cert_file.into(),
             key: self.key_file.into(),
