@@ -127,11 +127,11 @@ async fn watch_over<C: GracefulConnection>(
     let mut is_asked = false;
     let mut end = None;
     loop {
-        let look = end.unwrap_or_else(|| activity.due(terms));
+        let look = end.unwrap_or_else(|| activity.due(terms.longest, terms.limits.idle));
         tokio::select! {
             _ = connection.as_mut() => return,
             () = sleep_until(look) => {
-                if end.is_some() || activity.due(terms) <= now() {
+                if end.is_some() || activity.due(terms.longest, terms.limits.idle) <= now() {
                     if end.is_some() || activity.is_busy() {
                         return;
                     }

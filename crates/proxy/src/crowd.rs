@@ -9,7 +9,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::clock::now;
-use crate::connection::Terms;
 
 /// How long a new connection waits before another one is asked to give way.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -135,15 +134,10 @@ impl Activity {
         self.0.state.lock().requests > 0
     }
 
-    /// When the connection has to end if nothing changes.
-    pub(crate) fn due(&self, terms: Terms) -> Instant {
+    /// When the connection has to end if nothing changes: so long with a request, and so long without.
+    pub(crate) fn due(&self, longest: Duration, idle: Duration) -> Instant {
         let state = self.0.state.lock();
-        state.since
-            + if state.requests > 0 {
-                terms.longest
-            } else {
-                terms.limits.idle
-            }
+        state.since + if state.requests > 0 { longest } else { idle }
     }
 }
 

@@ -22,7 +22,7 @@ const CUT_MAX: Duration = Duration::from_secs(1);
 /// All leases.
 pub(crate) struct Passages {
     marks: Marks,
-    /// Held by the one that reads or writes the file. Whoever waits for it leaves the queue with its caller.
+    /// Held by the one that reads or writes the file. A request that waits for it leaves the queue with its caller.
     file: Arc<tokio::sync::Mutex<()>>,
     leases: Mutex<HashMap<LeaseName, Arc<Lease>>>,
     drain: Duration,

@@ -225,6 +225,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
             "expected http://HOST:PORT",
         ),
         (&["--upstream", "http://a:1"], 2, "--marks"),
+        (&["--request-max", "0s"], 2, "no request takes no time"),
         (
             &["--upstream", "http://a:1", "--marks", ":memory:"],
             71,

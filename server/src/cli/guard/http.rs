@@ -76,7 +76,7 @@ pub(crate) struct Http {
     /// How long a request may take; then it is severed, and a newer holder waits as long again. Set it above
     /// what the service takes. Behind a crash of the proxy leases wait for as long, or for --drain if that is
     /// longer
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = request_max)]
     request_max: Duration,
     /// Follow what the cluster grants, by --endpoints: older holders are refused before the newer one has
     /// sent anything, and tokens that were made up are refused. While the cluster is not heard, also at the
@@ -209,6 +209,16 @@ fn limits(descriptors: Option<u64>) -> Limits {
         connections: limits.connections.min(room),
         requests: limits.requests.min(room),
         ..limits
+    }
+}
+
+fn request_max(text: &str) -> Result<Duration, String> {
+    let request_max = duration::parse(text).map_err(|error| error.to_string())?;
+    match request_max.is_zero() {
+        true => Err(
+            "no request takes no time; name what the service may take, 60s for example".to_owned(),
+        ),
+        false => Ok(request_max),
     }
 }
 
