@@ -86,7 +86,7 @@ pub enum Command {
         /// The Helm chart in place of the overlays: installations, an upgrade, a backup and a restore
         #[arg(long)]
         chart: bool,
-        /// With the programs that `cargo test --workspace --no-run` has built, linked by .ci/link-static
+        /// With the programs that .ci/run has linked by .ci/link-static
         #[arg(long)]
         built: bool,
     },

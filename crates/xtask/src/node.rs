@@ -46,7 +46,7 @@ impl Programs {
         for name in ["ringfence", "fenced-controller", "test-node"] {
             if built && !programs.named(name).is_file() {
                 return Err(format!(
-                    "{} is not there; run: RUSTC_WRAPPER=$PWD/.ci/link-static cargo test --workspace --no-run",
+                    "{} is not there; see `link_programs_of_images` in .ci/run, or leave --built out",
                     programs.named(name).display()
                 ));
             }
