@@ -47,9 +47,9 @@ fn all() -> (Arc<All>, Spans) {
 #[test]
 fn without_a_sink_nothing_is_asked_and_nothing_is_current() {
     let spans = Spans::default();
-    let serving = spans.serve("call", || panic!("nobody reads the caller's trace"));
+    let serving = spans.serve("call", || panic!("the caller's trace is not read"));
     assert!(serving.is_none());
-    note("key", || -> u64 { panic!("nobody asks for the value") });
+    note("key", || -> u64 { panic!("the value is not asked for") });
     assert!(current::current().is_none());
 }
 

@@ -17,7 +17,7 @@ use super::{Work, call, failed};
 use crate::cli::Failure;
 use crate::cli::bench::load::{Client, Load, Measured};
 
-/// How long a lease lives, in seconds: that of the sessions that are measured beside it.
+/// How long a lease lives, in seconds: that of the sessions of Ringfence, for a fair comparison.
 const TTL: i64 = 60;
 /// The leases must outlive the opening of all the others.
 const LONG_TTL: i64 = 300;
