@@ -53,7 +53,7 @@ fn a_lease_is_taken_used_and_given_back_without_a_runtime() {
     assert_eq!(lease.wait_lost(Duration::from_millis(1)), None);
     lease.release().unwrap();
 
-    assert_eq!(cluster.count(is_release), 1);
+    assert_eq!(cluster.distinct(is_release), 1);
     assert!(cluster.model().is_quiet());
     session.close().unwrap();
 }

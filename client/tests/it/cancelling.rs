@@ -39,7 +39,7 @@ async fn never_polled_means_never_asked() {
         .unwrap()
         .forget();
 
-    assert_eq!(cluster.count(is_acquire), 1);
+    assert_eq!(cluster.distinct(is_acquire), 1);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn a_free_lease_is_locked_in_one_round_trip_and_given_back_with_its_sessio
 
     let lease = client.lock("db").ttl(Duration::from_secs(3)).await.unwrap();
 
-    assert_eq!(cluster.count(is_request), 1);
+    assert_eq!(cluster.distinct(is_request), 1);
     assert!(lease.is_valid() && lease.token().get() == 1);
     assert_eq!(lease.fence().to_string(), "db#1");
     // Its session is kept alive as any other.

@@ -255,7 +255,7 @@ async fn a_guards_refusal_is_final() {
     assert!(!old.is_valid());
     drop(old);
     assert!(new.is_valid());
-    assert_eq!(cluster.count(is_release), 1);
+    assert_eq!(cluster.distinct(is_release), 1);
 }
 
 #[tokio::test]

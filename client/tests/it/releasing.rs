@@ -117,7 +117,7 @@ async fn a_release_that_is_not_accepted_in_time_goes_on_in_the_background() {
         );
         let passed = session.acquire("db").send().await;
         assert!(passed.is_err(), "it has overtaken the release");
-        assert_eq!(cluster.count(is_acquire), 1);
+        assert_eq!(cluster.distinct(is_acquire), 1);
 
         node.behave();
         eventually("the release", || cluster.model().is_quiet()).await;
@@ -174,7 +174,11 @@ async fn another_attachment_that_leaves_opens_no_way_past_a_release() {
     let acquiring = tokio::spawn(session.acquire("db").send());
     tokio::time::sleep(Duration::from_millis(50)).await;
 
-    assert_eq!(cluster.count(is_acquire), 1, "it has overtaken the release");
+    assert_eq!(
+        cluster.distinct(is_acquire),
+        1,
+        "it has overtaken the release"
+    );
     node.let_go(false);
     let next = within("the next grant", acquiring).await.unwrap().unwrap();
     assert_eq!(next.token().get(), 2);
@@ -310,8 +314,8 @@ async fn the_last_drop_closes_the_session_behind_its_releases() {
     drop(lease);
 
     eventually("the close", || cluster.model().sessions.is_empty()).await;
-    assert_eq!(cluster.count(is_release), 1);
-    assert_eq!(cluster.count(is_close), 1);
+    assert_eq!(cluster.distinct(is_release), 1);
+    assert_eq!(cluster.distinct(is_close), 1);
     eventually("the end of the stream", || node.streams() == 0).await;
 }
 
@@ -386,7 +390,7 @@ async fn belief_ends_before_a_release_by_token_leaves() {
     ends_first(&node, lease, async move { by.release(&name, token).await }).await;
 
     assert!(cluster.model().is_quiet());
-    assert_eq!(cluster.count(is_release), 1);
+    assert_eq!(cluster.distinct(is_release), 1);
 }
 
 #[tokio::test]

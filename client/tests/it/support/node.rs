@@ -142,7 +142,19 @@ impl Cluster {
         *self.shared.leader.lock().unwrap() = address.to_owned();
     }
 
-    /// How many requests of this kind were received, repeats included.
+    /// How many requests of this kind were received. One that came again as it was, since its stream broke,
+    /// counts once: a machine that stands still for some seconds breaks streams.
+    pub(crate) fn distinct(&self, matches: fn(&Ask) -> bool) -> usize {
+        let mut distinct: Vec<Ask> = Vec::new();
+        for (_, ask) in self.received(matches) {
+            if !distinct.contains(&ask) {
+                distinct.push(ask);
+            }
+        }
+        distinct.len()
+    }
+
+    /// How many times a request of this kind was received, repeats included.
     pub(crate) fn count(&self, matches: fn(&Ask) -> bool) -> usize {
         self.received(matches).len()
     }
