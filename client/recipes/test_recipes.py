@@ -213,4 +213,6 @@ def test_in_s3_the_stale_holder_writes_nothing(recipe: Recipe, starter: Starter,
 def test_the_page_has_no_recipe_that_is_not_run() -> None:
     run = {(recipe.name, recipe.language) for recipe in ALL}
     run |= {("PostgreSQL, once", "sql"), ("One statement", "sql")}
+    # Shell is for the test of all documents: tests/documents.
+    run |= {("A service that cannot be changed", "sh")}
     assert set(page.blocks()) == run
