@@ -7,95 +7,13 @@
     reason = "a benchmark reads the clock"
 )]
 
-use std::hint::black_box;
+mod world;
+
 use std::time::{Duration, Instant};
 
-use ringfence_core::{
-    Acquire, Ask, ClusterId, ClusterTime, Command, Entry, FencingToken, Form, HolderData, Identity,
-    LeaseName, Millis, Open, OpenId, Outcome, Renew, Request, RequestNumber, Secret, SessionId,
-    Settings, StateMachine, WallTime,
-};
+use ringfence_core::{Ask, Command, FencingToken, LeaseName, Millis, Outcome, Renew, SessionId};
 
-struct World {
-    machine: StateMachine,
-    index: u64,
-    time: u64,
-}
-
-impl World {
-    fn new() -> Self {
-        let mut world = Self {
-            machine: StateMachine::new(),
-            index: 0,
-            time: 0,
-        };
-        world.apply(Command::TermStart { unix_seconds: None });
-        let cluster = ClusterId::new([1; 16]);
-        let settings = Settings::STANDARD;
-        world.apply(Command::Form(Form {
-            cluster,
-            token_floor: Some(0),
-            settings,
-            mode: ringfence_core::Mode::Off,
-            quiet_time: Millis(0),
-            restored: None,
-        }));
-        world
-    }
-
-    fn apply(&mut self, command: Command) -> Outcome {
-        self.index += 1;
-        let (index, time) = (self.index, ClusterTime(self.time));
-        let entry = Entry {
-            index,
-            term: 1,
-            time,
-            wall: WallTime(0),
-            command,
-        };
-        let mut events = Vec::new();
-        black_box(self.machine.apply(black_box(&entry), &mut events))
-    }
-
-    fn open(&mut self, n: u64) -> SessionId {
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&n.to_le_bytes());
-        let identity = Identity::parse("bench").unwrap();
-        let open = Open {
-            id: OpenId::new(id),
-            secret: Secret::new([7; 16]),
-            seen: None,
-            ttl: Millis(15_000),
-            identity,
-            acquire: None,
-        };
-        match self.apply(Command::Open(open)) {
-            Outcome::Opened(opened) => opened.session,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn ask(session: SessionId, number: u64, ask: Ask) -> Command {
-    let number = RequestNumber::new(number).unwrap();
-    Command::Request(Request {
-        session,
-        secret: Secret::new([7; 16]),
-        number,
-        lowest: number,
-        ask,
-    })
-}
-
-fn acquire(name: &LeaseName, wait: Option<Millis>) -> Ask {
-    let (data, lock_delay) = (HolderData::default(), Millis(0));
-    Ask::Acquire(Acquire {
-        name: name.clone(),
-        wait,
-        data,
-        lock_delay,
-    })
-}
+use crate::world::{World, acquire, ask};
 
 fn cycles(sessions: u64, rounds: u64) {
     let mut world = World::new();

@@ -8,6 +8,7 @@
 mod figures;
 mod machine;
 mod picture;
+mod processes;
 mod rows;
 
 use std::fs;
@@ -114,13 +115,16 @@ impl Programs {
             true => self.etcd.clone().into_os_string(),
             false => "/nowhere".into(),
         };
-        let output = command.env("PATH", path).output();
-        let output = output.map_err(|why| format!("cannot start {command:?}: {why}"))?;
-        match output.status.success() {
-            true => serde_json::from_slice(&output.stdout)
-                .map_err(|why| format!("{command:?} printed no JSON: {why}")),
-            false => Err(format!("{command:?} ended with {}", output.status)),
+        let watched = processes::watched(command.env("PATH", path));
+        let (output, profile) =
+            watched.map_err(|why| format!("cannot start {command:?}: {why}"))?;
+        if !output.status.success() {
+            return Err(format!("{command:?} ended with {}", output.status));
         }
+        let mut printed: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|why| format!("{command:?} printed no JSON: {why}"))?;
+        printed["processes"] = profile.object();
+        Ok(printed)
     }
 }
 

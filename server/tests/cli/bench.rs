@@ -20,6 +20,7 @@ fn every_measurement_has_a_rate_and_percentiles() {
         ("full", "open+acquire"),
         ("lock", "acquire+release"),
         ("check", "check"),
+        ("handover", "hand-over"),
         ("keepalive", "message"),
     ] {
         let said = bench(work, None);

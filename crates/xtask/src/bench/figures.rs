@@ -144,6 +144,30 @@ pub(super) fn table(measured: &[Compared], machine: &Value, rounds: u32, seconds
         )
         .ok();
     }
+    text + &profiles(measured)
+}
+
+/// What each row cost, in its last round.
+fn profiles(measured: &[Compared]) -> String {
+    let mut text = "
+Where the time went, in the last round: shares of the processor time of all processes, and what one unit of work \
+         cost; switches, calls and bytes are those of the nodes.
+
+"
+    .to_owned();
+    text += "| row | of | busiest node | other nodes | load | processor | switches | writes | written |\n\
+             |---|---|---|---|---|---|---|---|---|\n";
+    for compared in measured {
+        let Some(printed) = compared.printed.last() else {
+            continue;
+        };
+        for (of, key) in [("Ringfence", "ringfence"), ("etcd", "etcd")] {
+            let done = printed[key]["done"].as_f64().unwrap_or_default();
+            let cells = super::processes::cells(&printed[key]["processes"], done);
+            // A string takes everything.
+            writeln!(text, "| `{}` | {of} | {cells} |", compared.row.name).ok();
+        }
+    }
     text
 }
 

@@ -15,12 +15,12 @@ pub(super) fn described(root: &Path, etcd: &Path) -> Value {
     json!({
         "processor": of_proc("/proc/cpuinfo", "model name"),
         "cores": cores,
-        "memory": of_proc("/proc/meminfo", "MemTotal"),
+        "memory": gibibytes(&of_proc("/proc/meminfo", "MemTotal")),
         "kernel": first_line(root, "uname".as_ref(), &["-sr"]),
         // Of the last minute: the measurement itself is in it.
         "load": load,
         "ringfence": first_line(root, "git".as_ref(), &["rev-parse", "--short=12", "HEAD"]),
-        "etcd": first_line(root, etcd.join("etcd").as_ref(), &["--version"]),
+        "etcd": first_line(root, etcd.join("etcd").as_ref(), &["--version"]).replace("Version: ", ""),
         "rustc": first_line(root, "rustc".as_ref(), &["--version"]),
     })
 }
@@ -40,6 +40,17 @@ pub(super) fn line(machine: &Value) -> String {
         part("kernel"),
         part("ringfence"),
         part("etcd"),
+    )
+}
+
+/// Of a number of the kernel, with its unit.
+fn gibibytes(text: &str) -> String {
+    let kibibytes = text
+        .strip_suffix(" kB")
+        .and_then(|number| number.parse::<f64>().ok());
+    kibibytes.map_or_else(
+        || text.to_owned(),
+        |number| format!("{:.1} GiB", number / 1024.0 / 1024.0),
     )
 }
 

@@ -87,6 +87,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (TESTS, &["*"]),
+    (INSTRUCTIONS, &["*"]),
     (KUBERNETES, &["*"]),
     (SIM, &["*"]),
     (CONTROLLER, &["ringfence-client", "ringfence-kube"]),
@@ -98,6 +99,9 @@ const TESTS: &str = "ringfence-tests";
 
 /// The package of tests with a real Kubernetes; it may name anything.
 const KUBERNETES: &str = "ringfence-kubernetes";
+
+/// What counts instructions; it may name anything, and no crate may name it.
+const INSTRUCTIONS: &str = "ringfence-instructions";
 
 /// The simulation of a whole cluster; it may name anything, and no crate may name it.
 const SIM: &str = "ringfence-sim";

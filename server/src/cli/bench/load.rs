@@ -72,10 +72,12 @@ impl Client {
 
     /// Counts `units` of work that took so long, as a sample of `series`.
     pub(super) fn took(&mut self, series: usize, since: Moment, units: u64) {
-        record(
-            &mut self.samples[series],
-            BootClock.now().saturating_since(since),
-        );
+        self.sample(series, BootClock.now().saturating_since(since), units);
+    }
+
+    /// The same, of a time that was measured elsewhere.
+    pub(super) fn sample(&mut self, series: usize, took: Duration, units: u64) {
+        record(&mut self.samples[series], took);
         // Only a progress line reads it meanwhile.
         self.done.fetch_add(units, Ordering::Relaxed);
     }

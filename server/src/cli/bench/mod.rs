@@ -7,6 +7,7 @@ mod cycle;
 mod etcd;
 mod failover;
 mod full;
+mod handover;
 mod keepalive;
 mod load;
 mod lock;
@@ -41,6 +42,8 @@ enum Work {
     Lock,
     /// Linearizable checks of a token, a unary call each
     Check,
+    /// From a release to the grant of the session that waits
+    Handover,
     /// Streams that keep many sessions alive
     Keepalive,
     /// Time to the first grant after the leader was killed with SIGKILL
@@ -70,7 +73,7 @@ pub(crate) struct Bench {
     /// What is measured
     #[arg(value_enum)]
     work: Work,
-    /// How many clients work at once [default: 64; lock and keepalive 256, failover 1]
+    /// How many clients work at once [default: 64; lock and keepalive 256, failover and handover 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Option<u32>,
     /// For how long; `failover` kills as many leaders as fit
@@ -109,7 +112,7 @@ impl Bench {
     fn load(&self, output: Output) -> Load {
         let clients = self.clients.unwrap_or(match self.work {
             Work::Lock | Work::Keepalive => 256,
-            Work::Failover => 1,
+            Work::Failover | Work::Handover => 1,
             Work::Cycle | Work::Full | Work::Check | Work::Memory => 64,
         });
         Load {
@@ -141,7 +144,7 @@ impl Bench {
                 "keep-alives",
                 &["message"],
             ),
-            Work::Lock | Work::Failover | Work::Memory => {
+            Work::Lock | Work::Handover | Work::Failover | Work::Memory => {
                 return Err(Failure::usage(
                     "--on etcd measures cycle, full, check and keepalive only",
                 ));
@@ -159,6 +162,7 @@ impl Bench {
             Work::Full => full::run(target, load).await,
             Work::Lock => lock::run(target, load).await,
             Work::Check => check::run(target, load).await,
+            Work::Handover => handover::run(target, load).await,
             Work::Keepalive => {
                 let sessions = self.sessions.unwrap_or(SESSIONS_PER_STREAM);
                 keepalive::run(target, load, sessions).await

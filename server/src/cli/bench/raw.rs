@@ -59,16 +59,29 @@ impl RawSession {
         self.handle.clone()
     }
 
-    /// Acquires `name` and returns its token.
+    /// Acquires `name`, which is free, and returns its token.
     ///
     /// # Errors
     /// If it is refused or fails.
     pub(super) async fn acquire(&mut self, name: &str) -> Result<u64, Failure> {
+        self.request(name, None).await
+    }
+
+    /// Waits for `name` as long as the session lives, and returns its token.
+    ///
+    /// # Errors
+    /// If it is refused or fails.
+    pub(super) async fn acquire_waiting(&mut self, name: &str) -> Result<u64, Failure> {
+        self.request(name, Some(TTL_MS)).await
+    }
+
+    async fn request(&mut self, name: &str, wait_ms: Option<u64>) -> Result<u64, Failure> {
         self.number += 1;
         let request = AcquireRequest {
             session: Some(self.handle.clone()),
             number: self.number,
             name: name.to_owned(),
+            wait_ms,
             ..AcquireRequest::default()
         };
         let granted = self.leases.acquire(request).await?.into_inner();
