@@ -191,7 +191,7 @@ mod tests {
             panic!("{profile:?}");
         };
         assert!(node.seconds > 0.0 && node.switches > 0, "{profile:?}");
-        assert_eq!(profile.load.len(), 1, "{profile:?}");
+        assert!(!profile.load.is_empty(), "{profile:?}");
     }
 
     #[test]
