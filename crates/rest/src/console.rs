@@ -12,7 +12,9 @@ use http_body::Body as HttpBody;
 use ringfence_proto::wire::LEASES_PAGE_MAX;
 use ringfence_proto::{Refusal, v1};
 use ringfence_raft::Silence;
-use ringfence_services::{Client, ClusterService, Context, LeaseService, SessionService};
+use ringfence_services::{
+    Client, ClusterService, Context, LeaseService, SILENCE_MAX, SessionService,
+};
 use serde_json::{Value, json};
 use tonic::body::Body;
 use v1::cluster_server::Cluster;
@@ -24,9 +26,6 @@ use crate::{Rest, heads, other_method, pages, urls};
 
 /// How old a state the console shows at most: it looks again after this time.
 const MAX_STALENESS_MS: u64 = 2_000;
-/// For how long a node may hear nothing of a majority before the console says so. An election is over
-/// by then.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The calls of the console.
 #[derive(Clone)]

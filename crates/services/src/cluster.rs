@@ -1,12 +1,15 @@
 //! Service `ringfence.v1.Cluster`.
 
+use std::time::Duration;
+
 use ringfence_core::{ClusterId, LEVEL_OBJECTS, Rejection, Settings, StateMachine, Verb};
 use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
-    ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
+    ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role, Silence,
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::{Context, backup, deadline};
@@ -18,6 +21,15 @@ use crate::status::{RETRY_AFTER, not_read};
 /// The header of an answer of `Status` with the node's wall clock, in milliseconds since 1970. Unlike the
 /// `date` of HTTP, which servers keep for a second by the same clock, it follows a clock that is set back.
 pub const WALL_HEADER: &str = "ringfence-wall-ms";
+
+/// The header of an answer of `Status` while no majority stands behind a leader, as far as the node knows:
+/// for how many milliseconds, or [`SILENT_SINCE_START`]. What the answer shows is of that node alone, and
+/// so old.
+pub const SILENCE_HEADER: &str = "ringfence-silence-ms";
+/// The value of [`SILENCE_HEADER`] of a node that has heard of no majority since it was started.
+pub const SILENT_SINCE_START: &str = "since-start";
+/// For how long a node may hear of no majority before it says so. An election is over by then.
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Service `ringfence.v1.Cluster`.
 pub struct ClusterService {
@@ -63,6 +75,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         let mut response = Response::new(status(&self.context));
         let wall = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
         response.metadata_mut().insert(WALL_HEADER, wall.into());
+        if let Some(silence) = self.context.silence(SILENCE_MAX) {
+            let shown = silence_shown(silence);
+            response.metadata_mut().insert(SILENCE_HEADER, shown);
+        }
         Ok(response)
     }
 
@@ -304,6 +320,13 @@ fn status(context: &Context) -> v1::StatusResponse {
             quiet_ms: summary.quiet.0,
         }
     })
+}
+
+fn silence_shown(silence: Silence) -> AsciiMetadataValue {
+    match silence.since {
+        Some(since) => u64::try_from(since.as_millis()).unwrap_or(u64::MAX).into(),
+        None => AsciiMetadataValue::from_static(SILENT_SINCE_START),
+    }
 }
 
 /// The cluster, once it is formed and, if it is restored, has all of its state: nothing is served

@@ -73,7 +73,7 @@ pub use access::AccessService;
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
 pub use caller::{Identified, ProvenPod, since_epoch};
 pub use clients::{Account, Client, MeteredLayer, NoBody, Pool, WholeBody};
-pub use cluster::{ClusterService, WALL_HEADER};
+pub use cluster::{ClusterService, SILENCE_HEADER, SILENCE_MAX, SILENT_SINCE_START, WALL_HEADER};
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
 pub use limits::CAUGHT_UP_AFTER;
