@@ -45,8 +45,8 @@ struct Call {
     sent: Moment,
     deadline: Moment,
     state: CallState,
-    /// It was on a stream that broke, or its reply left its outcome open.
-    maybe_done: bool,
+    /// Why it may have been done: it was on a stream that broke, or its reply left its outcome open.
+    maybe_done: Option<String>,
     tries: u32,
     last_error: Option<String>,
     reply: Reply,
@@ -96,7 +96,7 @@ impl Calls {
         self.last_id += 1;
         let id = self.last_id;
         let state = CallState::Ready;
-        let (maybe_done, tries, last_error) = (false, 0, None);
+        let (maybe_done, tries, last_error) = (None, 0, None);
         let call = Call {
             body,
             within: within.map(Box::new),
@@ -128,7 +128,7 @@ impl Calls {
             traceparent: call
                 .within
                 .as_ref()
-                .map(|place| place.to_string())
+                .map(|place| place.to_string().into())
                 .unwrap_or_default(),
         })
     }
@@ -183,7 +183,7 @@ impl Calls {
                 // leader. Only if the refusal covers that one too may the caller learn that nothing
                 // was done.
                 if meaning == Meaning::Final
-                    && call.maybe_done
+                    && call.maybe_done.is_some()
                     && !covers_earlier_tries(&call.body, &refusal)
                 {
                     let why = format!("an earlier try was sent, then one was refused: {message}");
@@ -222,9 +222,9 @@ impl Calls {
         let mut abandoned = Vec::new();
         for (&id, call) in &mut self.calls {
             if matches!(call.state, CallState::Sent(_)) {
-                // The server may have applied it before the stream broke. The flag is never
-                // cleared: a later refusal of another try does not prove the first one void.
-                call.maybe_done = true;
+                // The server may have applied it before the stream broke. This is never cleared: a
+                // later refusal of another try does not prove the first one void.
+                call.maybe_done = Some(why.to_owned());
                 call.last_error = Some(why.to_owned());
                 if call.mode == ReplyMode::Once {
                     abandoned.push(id);
@@ -311,7 +311,9 @@ impl Calls {
             return;
         };
         let until = now + retry::pause(call.tries, asked);
-        call.maybe_done |= open;
+        if open {
+            call.maybe_done = Some(last_error.clone());
+        }
         call.last_error = Some(last_error);
         call.state = CallState::Pausing(until);
         // A pause that outlasts the deadline ends with it.
@@ -325,15 +327,20 @@ impl Calls {
             return;
         };
         let on_stream = matches!(call.state, CallState::Sent(_));
-        let last_error = call.last_error.clone();
         // Even a call that is on the stream for the first time may have been applied: its reply can
-        // be on the way. Only a call that never left is surely not done.
-        let error = if call.maybe_done || on_stream {
-            let why = last_error.unwrap_or_else(|| "no reply before the deadline".into());
-            CallError::Unknown { why }
-        } else {
-            let why = last_error.unwrap_or_else(|| "no connection before the deadline".into());
-            CallError::Unavailable { why }
+        // be on the way. Only a call that never left is surely not done. What is said is why it may
+        // have been done: the last error may say of its own try that it was not.
+        let error = match call.maybe_done.clone() {
+            Some(why) => CallError::Unknown { why },
+            None if on_stream => CallError::Unknown {
+                why: "no reply before the deadline".into(),
+            },
+            None => CallError::Unavailable {
+                why: call
+                    .last_error
+                    .clone()
+                    .unwrap_or_else(|| "no connection before the deadline".into()),
+            },
         };
         self.finish(id, Err(error));
     }

@@ -21,7 +21,7 @@ pub enum CallError {
     /// The deadline passed while the outcome was open: it may have been done, and may still be.
     #[error("the outcome is unknown: {why}")]
     Unknown {
-        /// What was tried last.
+        /// Why it may have been done.
         why: String,
     },
 }

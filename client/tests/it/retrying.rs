@@ -174,12 +174,17 @@ async fn once_open_an_outcome_stays_open() {
     let lease = session.acquire("db").send().await.unwrap();
     // The first try was done; that later ones were not says nothing about it.
     node.script(is_release, Act::BreakAfter, 1);
-    node.script(is_release, unavailable(None), 1_000);
+    let away = Refusal::unavailable("no node leads", None, Duration::ZERO);
+    node.script(is_release, Act::Refuse(away), 1_000);
 
     let error = lease.release().await.unwrap_err();
 
     let unknown = matches!(error, ReleaseError::Call(CallError::Unknown { .. }));
     assert!(unknown, "{error:?}");
+    // The last try was not carried out, and to say so here would contradict what is said.
+    let said = error.to_string();
+    assert!(said.contains("the outcome is unknown"), "{said}");
+    assert!(!said.contains("not carried out"), "{said}");
     assert!(cluster.model().is_quiet());
 }
 
