@@ -73,7 +73,7 @@ pub(crate) async fn take(
             Ok((path, digest)) => {
                 failures = 0;
                 figures.succeeded(since_epoch());
-                info!(path, %digest, "backup taken; keep the digest elsewhere");
+                info!(path, %digest, "backup taken, and its digest written to PATH.digest; keep the digest elsewhere, too");
                 config.every
             }
             Err(error) => {

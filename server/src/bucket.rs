@@ -27,5 +27,5 @@ mod url;
 pub(crate) use self::download::{ReadError, names, read};
 pub(crate) use self::error::{BucketError, Means};
 pub(crate) use self::place::Place;
-pub(crate) use self::upload::Upload;
+pub(crate) use self::upload::{Upload, put};
 pub(crate) use self::url::{BucketUrl, UrlError};

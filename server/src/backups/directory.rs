@@ -1,6 +1,6 @@
 //! Backups in a directory of this machine: the newest ones stay.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,21 +28,29 @@ pub(super) fn write(
     let mut output = BackupOutput::create(&path, true)?;
     write_backup(state, &mut output)?;
     let digest = output.finish()?;
+    let mut output = BackupOutput::create(&dir.join(name.of_digest()), true)?;
+    writeln!(output, "{digest}")?;
+    output.finish()?;
     rotate(dir, name.cluster, keep)?;
     Ok(digest)
 }
 
-/// Removes the oldest backups of this cluster beyond so many. Other files, those of other clusters
-/// among them, are never touched.
+/// Removes the oldest backups of this cluster beyond so many, each with its digest. Other files, those of
+/// other clusters among them, are never touched.
 pub(super) fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
     let mut own = own_backups(dir, cluster)?;
     own.sort_unstable_by_key(|name| (name.wall_ms, name.index));
     let beyond = own.len().saturating_sub(keep);
     for name in &own[..beyond] {
-        match std::fs::remove_file(dir.join(name.to_string())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let path = dir.join(name.to_string());
+        // The backup last: while it is there, it is found again.
+        for file in [&dir.join(name.of_digest()), &path] {
+            match std::fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        info!(file = %path.display(), keep, "an old backup was removed, with its digest");
     }
     Ok(())
 }
@@ -54,7 +62,7 @@ pub(super) fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) 
         let entry = entry?;
         let file = entry.file_name();
         let name = file.to_str().and_then(BackupOutput::partial_of);
-        let name = name.and_then(BackupName::parse);
+        let name = name.and_then(BackupName::parse_either);
         if name.is_none_or(|name| name.cluster != cluster) {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Names of backups: `ringfence-CLUSTER-WALL-INDEX.backup`, whose order is that of their age.
+//! Names of backups: `ringfence-CLUSTER-WALL-INDEX.backup`, whose order is that of their age; and of the
+//! files with their digests, which are called as they are and `.digest`.
 
 use std::fmt;
 
@@ -7,6 +8,7 @@ use ringfence_proto::text::from_hex;
 
 const PREFIX: &str = "ringfence-";
 const SUFFIX: &str = ".backup";
+const DIGEST_SUFFIX: &str = ".digest";
 /// Digits of the wall time, in milliseconds since 1970: enough until the year 5138.
 const WALL_DIGITS: usize = 14;
 /// Digits of the index: all of a 64-bit number.
@@ -35,6 +37,16 @@ impl BackupName {
         };
         // Whatever is written in another way was not written here.
         (read.to_string() == name).then_some(read)
+    }
+
+    /// The same of the name of a backup, or of the file with its digest.
+    pub(super) fn parse_either(name: &str) -> Option<Self> {
+        Self::parse(name.strip_suffix(DIGEST_SUFFIX).unwrap_or(name))
+    }
+
+    /// The name of the file with its digest.
+    pub(super) fn of_digest(self) -> String {
+        format!("{self}{DIGEST_SUFFIX}")
     }
 }
 

@@ -10,7 +10,7 @@ use ringfence_raft::write_backup;
 use tokio::sync::mpsc;
 
 use super::name::BackupName;
-use crate::bucket::{BucketError, BucketUrl, Upload, names};
+use crate::bucket::{BucketError, BucketUrl, Upload, names, put};
 
 /// How much of a backup is passed on at a time, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -46,6 +46,9 @@ pub(super) async fn write(
     match written {
         Ok(digest) => {
             upload.finish(digest).await.map_err(io::Error::other)?;
+            let text = format!("{digest}\n");
+            let put = put(url.join(&name.of_digest()), text.as_bytes()).await;
+            put.map_err(io::Error::other)?;
             Ok(digest)
         }
         Err(error) => {

@@ -7,14 +7,21 @@ fn cluster(byte: u8) -> ClusterId {
     ClusterId::new([byte; 16])
 }
 
-fn name(byte: u8, wall_ms: u64, index: u64) -> String {
+fn named(byte: u8, wall_ms: u64, index: u64) -> BackupName {
     let cluster = cluster(byte);
-    let name = BackupName {
+    BackupName {
         cluster,
         wall_ms,
         index,
-    };
-    name.to_string()
+    }
+}
+
+fn name(byte: u8, wall_ms: u64, index: u64) -> String {
+    named(byte, wall_ms, index).to_string()
+}
+
+fn digest_name(byte: u8, wall_ms: u64, index: u64) -> String {
+    named(byte, wall_ms, index).of_digest()
 }
 
 #[test]
@@ -32,6 +39,7 @@ fn a_name_says_cluster_time_and_index_and_other_names_say_nothing() {
         &text.replace("00042", "+0042"),
         &format!(".{text}"),
         &format!("{text}.partial"),
+        &digest_name(7, 1_700_000_000_123, 42),
     ] {
         assert_eq!(BackupName::parse(other), None, "{other}");
     }
@@ -50,18 +58,29 @@ fn after_each_failure_the_pause_is_longer_up_to_ten_minutes_and_the_interval() {
 fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     let temp = tempfile::tempdir().unwrap();
     let own: Vec<String> = (1..=5).map(|at| name(1, at * 1_000, 100 - at)).collect();
+    let digests: Vec<String> = (1..=5)
+        .map(|at| digest_name(1, at * 1_000, 100 - at))
+        .collect();
     let others = [
         name(2, 1, 1),
+        digest_name(2, 1, 1),
         "notes.txt".to_owned(),
+        "notes.txt.digest".to_owned(),
         format!(".{}", own[0]),
     ];
-    for file in own.iter().chain(&others) {
+    for file in own.iter().chain(&digests).chain(&others) {
         std::fs::write(temp.path().join(file), "").unwrap();
     }
     rotate(temp.path(), cluster(1), 2).unwrap();
     let there = |file: &String| temp.path().join(file).exists();
     let left: Vec<_> = own.iter().filter(|file| there(file)).collect();
     assert_eq!(left, [&own[3], &own[4]], "the newest two stay");
+    let left: Vec<_> = digests.iter().filter(|file| there(file)).collect();
+    assert_eq!(
+        left,
+        [&digests[3], &digests[4]],
+        "a digest goes with its backup"
+    );
     assert!(others.iter().all(there), "what is not its own stays");
     assert_eq!(
         last_taken(temp.path(), cluster(1), Duration::MAX),
@@ -78,19 +97,20 @@ fn unfinished_backups_of_its_own_cluster_go_once_they_are_abandoned() {
     let temp = tempfile::tempdir().unwrap();
     let partial = |name: &str| format!(".{name}.0a1b2c3d.partial");
     let own = partial(&name(1, 1_000, 7));
+    let own_digest = partial(&digest_name(1, 1_000, 7));
     let others = [
         partial(&name(2, 1_000, 7)),
         partial("notes.txt"),
         format!(".{}.partial", name(1, 1_000, 7)),
         name(1, 1_000, 7),
     ];
-    for file in others.iter().chain([&own]) {
+    for file in others.iter().chain([&own, &own_digest]) {
         std::fs::write(temp.path().join(file), "part").unwrap();
     }
     let there = |file: &String| temp.path().join(file).exists();
     remove_abandoned(temp.path(), cluster(1), ABANDONED_AFTER).unwrap();
     assert!(there(&own), "a process may still be writing it");
     remove_abandoned(temp.path(), cluster(1), Duration::ZERO).unwrap();
-    assert!(!there(&own));
+    assert!(!there(&own) && !there(&own_digest));
     assert!(others.iter().all(there), "what is not its own stays");
 }

@@ -42,6 +42,16 @@ pub(crate) struct Upload {
     sending: Option<JoinHandle<object_store::Result<()>>>,
 }
 
+/// Writes an object of a few bytes; one that is there is replaced.
+///
+/// # Errors
+/// As [`Upload::begin`].
+pub(crate) async fn put(url: BucketUrl, bytes: &[u8]) -> Result<(), BucketError> {
+    let mut upload = Upload::begin(url, true).await?;
+    upload.write(bytes).await?;
+    upload.complete().await
+}
+
 impl Upload {
     /// Begins an object. `replace`: one that is there may be replaced.
     ///

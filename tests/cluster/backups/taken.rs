@@ -56,7 +56,12 @@ async fn a_node_takes_backups_on_its_own_and_says_when() {
         ..Options::default()
     })
     .await;
-    let files = || fs::read_dir(&dir).map_or(0, Iterator::count);
+    let files = || {
+        let found = fs::read_dir(&dir).into_iter().flatten();
+        let mut found: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+        found.sort();
+        found
+    };
     let taken = async {
         while !cluster.log(0).contains("backup taken") {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -65,11 +70,25 @@ async fn a_node_takes_backups_on_its_own_and_says_when() {
     tokio::time::timeout(LONG, taken)
         .await
         .expect("a backup is taken");
-    assert_eq!(files(), 1);
-    let file = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let taken = files();
+    let [file, digest] = &taken[..] else {
+        panic!("a backup and its digest: {taken:?}")
+    };
+    assert_eq!(
+        digest.to_str(),
+        Some(&*format!("{}.digest", file.display()))
+    );
+    // As RECOVERY.md has it: --digest "$(cat NAME.digest)".
+    let digest = fs::read_to_string(digest).unwrap();
     said(&ringfence(
         &cluster,
-        &["backup", "verify", file.to_str().unwrap()],
+        &[
+            "backup",
+            "verify",
+            file.to_str().unwrap(),
+            "--digest",
+            digest.trim_end(),
+        ],
     ));
 
     // The one that is there is young enough, so the next start takes none.
@@ -77,5 +96,5 @@ async fn a_node_takes_backups_on_its_own_and_says_when() {
     cluster.spawn(0);
     cluster.wait_until_serving(LONG).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(files(), 1);
+    assert_eq!(files(), taken);
 }
