@@ -10,6 +10,9 @@ use std::time::SystemTime;
 /// The most bytes of a PEM file: a bundle of all public authorities has a quarter of it.
 pub(crate) const PEM_BYTES_MAX: u64 = 1 << 20;
 
+/// What PEM text begins with, and no path of a file has in it.
+const BEGIN: &str = "-----BEGIN ";
+
 /// PEM text: certificates or a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
@@ -70,6 +73,10 @@ impl From<&Path> for Pem {
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A text in the place of its path: it may be a key, as that below.
+            Self::File(path) if path.to_string_lossy().contains(BEGIN) => {
+                f.write_str("(PEM text where the path of a file is expected)")
+            }
             Self::File(path) => path.display().fmt(f),
             // It may be a key.
             Self::Text(_) => f.write_str("(given as text)"),
@@ -80,5 +87,19 @@ impl fmt::Display for Pem {
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pem({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_the_place_of_its_path_is_not_shown() {
+        let key = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n";
+        let shown = Pem::File(PathBuf::from(key)).to_string();
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.contains("path of a file"), "{shown}");
+        assert_eq!(Pem::File(PathBuf::from("/n1.key")).to_string(), "/n1.key");
     }
 }

@@ -33,5 +33,44 @@ fn read_text(path: &Path) -> std::io::Result<String> {
 
 /// Parses the text of a configuration file; an error names the line and the key.
 pub(super) fn parse_file(text: &str) -> Result<Given, String> {
-    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+    toml::from_str(text).map_err(|error| explained(text, &error))
+}
+
+/// What is wrong, and where. The line is not repeated, nor is a value: each may hold a secret.
+fn explained(text: &str, error: &toml::de::Error) -> String {
+    let what = without_value(error.message());
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let Some(before) = before else { return what };
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .chars()
+        .rev()
+        .take_while(|letter| *letter != '\n')
+        .count()
+        + 1;
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    let key = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|line| line.split_once('='))
+        .map(|(key, _)| key.trim())
+        .filter(|key| !key.is_empty() && key.chars().all(is_part));
+    match key {
+        Some(key) => format!("line {line}, column {column}, key `{key}`: {what}"),
+        None => format!("line {line}, column {column}: {what}"),
+    }
+}
+
+/// `invalid type: string "…", expected …` without the value.
+fn without_value(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return message.trim_end().to_owned();
+    };
+    match found.split_once(": ") {
+        Some((fault, value)) if fault.starts_with("invalid ") => {
+            let kind = value.split([' ', '`', '"']).next().unwrap_or_default();
+            format!("{fault}: {kind}, expected {}", expected.trim_end())
+        }
+        _ => message.trim_end().to_owned(),
+    }
 }

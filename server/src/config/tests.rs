@@ -157,6 +157,30 @@ fn an_unknown_key_is_refused_by_name() {
 }
 
 #[test]
+fn what_is_wrong_in_a_file_is_named_and_no_value_is_repeated() {
+    for (text, place, what) in [
+        (
+            "name = \"n1\"\nheartbeat-ms = \"hunter2\"",
+            "line 2, column 16, key `heartbeat-ms`",
+            "expected u64",
+        ),
+        ("name = [\"hunter2\"", "line 1, column ", ""),
+        ("name = \"hunter2", "line 1, column ", ""),
+        (
+            "join = \"hunter2, expected nothing\"",
+            "line 1, column 8, key `join`",
+            "expected a sequence",
+        ),
+        ("\"hunter2\n", "line 1, column ", ""),
+    ] {
+        let why = file::parse_file(text).expect_err("must be refused");
+        assert!(why.starts_with(place), "{text}: {why}");
+        assert!(why.contains(what), "{text}: {why}");
+        assert!(!why.contains("hunter2"), "{text}: {why}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let args = ServeArgs {
         config: Some("/nowhere/ringfence.toml".into()),
