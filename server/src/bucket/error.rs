@@ -17,6 +17,8 @@ pub(crate) struct BucketError {
     means: Means,
     /// What is known about it: from the store, the network or the machine.
     said: String,
+    /// Who was asked: scheme, host and port; nothing if no request was made.
+    asked: String,
 }
 
 /// What an error means to the caller.
@@ -59,6 +61,7 @@ impl BucketError {
             url: url.clone(),
             means,
             said: said.into(),
+            asked: String::new(),
         }
     }
 
@@ -67,7 +70,10 @@ impl BucketError {
         let text = error.to_string();
         let code = element(&text, "Code").filter(|code| is_word(code));
         let said = said(error, &text, code);
-        Self::new(url, means(asked, error, &text, code), said)
+        Self {
+            asked: origin(&text).map(clean).unwrap_or_default(),
+            ..Self::new(url, means(asked, error, &text, code), said)
+        }
     }
 
     pub(crate) fn means(&self) -> Means {
@@ -80,16 +86,25 @@ impl Error for BucketError {}
 impl fmt::Display for BucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (url, said) = (&self.url, &self.said);
+        let at = match self.asked.as_str() {
+            "" => String::new(),
+            asked => format!(" at {asked}"),
+        };
+        // Of what is said without an answer of the store the host is a part.
+        let at_once = match said.contains(&self.asked) {
+            true => "",
+            false => &at,
+        };
         let (credentials, places) = (url.kind().credentials(), url.kind().places());
         match self.means {
-            Means::Exists => write!(f, "{url} exists already"),
+            Means::Exists => write!(f, "{url} exists already{at}"),
             Means::NoBucket => write!(
                 f,
-                "the bucket of {url} does not exist; make it, or correct its name or {places}"
+                "the bucket of {url} does not exist{at}; make it, or correct its name or {places}"
             ),
             Means::NoObject => write!(
                 f,
-                "{url} does not exist; look at what the bucket has, and correct the name"
+                "{url} does not exist{at}; look at what the bucket has, and correct the name"
             ),
             Means::NoCredentials => write!(
                 f,
@@ -98,11 +113,11 @@ impl fmt::Display for BucketError {
             ),
             Means::Denied => write!(
                 f,
-                "no access to {url}: {said}; check {credentials}, and what they may do in the bucket"
+                "no access to {url}{at_once}: {said}; check {credentials}, and what they may do in the bucket"
             ),
             Means::Elsewhere => write!(
                 f,
-                "the bucket of {url} is not where it was looked for: {said}; correct {places}"
+                "the bucket of {url} is not where it was looked for{at_once}: {said}; correct {places}"
             ),
             Means::Untrusted => write!(
                 f,
@@ -118,7 +133,7 @@ impl fmt::Display for BucketError {
                 "{url} would have another digest than the backup; nothing was kept; take it again"
             ),
             Means::Settings => write!(f, "{url} cannot be used: {said}"),
-            Means::Failed => write!(f, "{url}: {said}; check {credentials}, {places}"),
+            Means::Failed => write!(f, "{url}{at_once}: {said}; check {credentials}, {places}"),
         }
     }
 }
@@ -316,5 +331,22 @@ mod tests {
         let nothing = shown(Asked::Write, &generic(&asked));
         let expected = "the store of s3://b/k cannot be reached: http://h:1: ";
         assert!(nothing.starts_with(expected), "{nothing}");
+    }
+
+    #[test]
+    fn an_answer_names_the_host_that_gave_it() {
+        let answer = "Error performing GET https://store.example:9000/b/k in 1ms - Server returned non-2xx \
+                      status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code></Error>";
+        let refused = shown(Asked::Read, &generic(answer));
+        let expected = "no access to s3://b/k at https://store.example:9000: SignatureDoesNotMatch";
+        assert!(refused.starts_with(expected), "{refused}");
+        let absent = shown(
+            Asked::Read,
+            &missing(&answer.replace("SignatureDoesNotMatch", "NoSuchKey")),
+        );
+        assert!(
+            absent.starts_with("s3://b/k does not exist at https://store.example:9000;"),
+            "{absent}"
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! What sends the requests of a bucket's client: HTTP/1.1, over TLS unless the environment allows
 //! other connections. The authorities of the machine are trusted.
 
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use http::Uri;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
@@ -17,6 +20,7 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::timeout;
+use tower::Service;
 
 use super::answers::{ANSWER_MAX, Secrets, Silent, decoded, whole};
 use crate::{authorities, duration};
@@ -24,6 +28,8 @@ use crate::{authorities, duration};
 /// How long a connection may take. The client of a machine's identity asks for less: it is only there
 /// in a cloud.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long a connection with its handshake of TLS may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How long no byte of an answer's body may come.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -37,7 +43,7 @@ pub(super) struct Connections {
 
 #[derive(Debug)]
 struct Sender {
-    client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
+    client: Client<Patient, HttpRequestBody>,
     reads: Option<String>,
 }
 
@@ -59,10 +65,43 @@ impl HttpConnector for Connections {
             true => tls.https_or_http(),
             false => tls.https_only(),
         };
-        let tls = tls.enable_http1().wrap_connector(tcp);
+        let tls = Patient(tls.enable_http1().wrap_connector(tcp));
         let client = Client::builder(TokioExecutor::new()).build(tls);
         let reads = self.reads.clone();
         Ok(HttpClient::new(Sender { client, reads }))
+    }
+}
+
+/// Connects within [`HANDSHAKE_MAX`]: what speaks no TLS may take the first message of a handshake for the
+/// begin of something longer, and wait for it.
+#[derive(Clone, Debug)]
+struct Patient(HttpsConnector<Tcp>);
+
+/// A handshake that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("no handshake of TLS within {HANDSHAKE_MAX:?}; does it speak TLS?")]
+struct NoHandshake;
+
+type Dialed = <HttpsConnector<Tcp> as Service<Uri>>::Response;
+type DialError = Box<dyn Error + Send + Sync>;
+
+impl Service<Uri> for Patient {
+    type Response = Dialed;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Dialed, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dialing = self.0.call(uri);
+        Box::pin(async move {
+            match timeout(HANDSHAKE_MAX, dialing).await {
+                Ok(dialed) => dialed,
+                Err(_) => Err(NoHandshake.into()),
+            }
+        })
     }
 }
 
@@ -97,12 +136,19 @@ impl Sender {
     }
 }
 
+fn is_no_handshake(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |&error| error.source())
+        .any(|error| error.is::<NoHandshake>())
+}
+
 async fn answered(answer: ResponseFuture) -> Result<HttpResponse, HttpError> {
     let answered = timeout(ANSWER_MAX, answer).await;
     let answered =
         answered.map_err(|_| HttpError::new(HttpErrorKind::Timeout, Silent(ANSWER_MAX)))?;
     let response = answered.map_err(|error| {
         let kind = match error.is_connect() {
+            // The next one would take as long, and come to nothing either.
+            true if is_no_handshake(&error) => HttpErrorKind::Unknown,
             true => HttpErrorKind::Connect,
             false => HttpErrorKind::Interrupted,
         };

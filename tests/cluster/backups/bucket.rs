@@ -193,7 +193,7 @@ async fn a_node_takes_backups_into_a_bucket_on_its_own_and_says_when() {
     let mut cluster = one_node(&s3, flags).await;
     until_logged(&cluster, "no backup was taken").await;
     let log = cluster.log(0);
-    assert!(log.contains("does not exist; make it"));
+    assert!(log.contains("does not exist at http://") && log.contains("; make it"));
     assert!(!log.contains(SECRET), "not at any level");
     assert_eq!(
         (figure(&cluster, 0, FAILURES), figure(&cluster, 0, LAST)),
@@ -204,14 +204,20 @@ async fn a_node_takes_backups_into_a_bucket_on_its_own_and_says_when() {
     cluster.set_flags(to(&s3.url("prod")));
     cluster.spawn(0);
     until_logged(&cluster, "backup taken").await;
-    let files = s3.files();
-    let [file] = &files[..] else {
-        panic!("one backup: {files:?}")
+    let mut files = s3.files();
+    files.sort();
+    let [file, digest] = &files[..] else {
+        panic!("one backup, and its digest: {files:?}")
     };
+    assert_eq!(
+        digest.to_str(),
+        Some(&*format!("{}.digest", file.display()))
+    );
+    let digest = fs::read_to_string(digest).unwrap();
     assert_eq!(file.parent(), Some(&*s3.file("prod")));
     let name = file.file_name().unwrap().to_str().unwrap();
     let url = s3.url(&format!("prod/{name}"));
-    let verify = ["backup", "verify", &url];
+    let verify = ["backup", "verify", &url, "--digest", digest.trim_end()];
     said(&with_bucket(&cluster, &s3, &[], &verify));
     let last = figure(&cluster, 0, LAST);
     assert!(last > 0.0);
@@ -224,7 +230,7 @@ async fn a_node_takes_backups_into_a_bucket_on_its_own_and_says_when() {
     let known = || (figure(&cluster, 0, LAST) - last).abs() <= 60.0;
     until(known, "the node finds its last backup").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(s3.files().len(), 1);
+    assert_eq!(s3.files().len(), 2);
     assert!(!cluster.log(0).contains(SECRET));
 }
 

@@ -34,7 +34,10 @@ async fn what_a_bucket_refuses_is_said_with_what_to_do() {
             &[],
             &["backup", "s3://elsewhere/x.backup"],
             71,
-            &["the bucket of s3://elsewhere/x.backup does not exist; make it"],
+            &[
+                "the bucket of s3://elsewhere/x.backup does not exist at http://",
+                "; make it",
+            ],
         ),
         (
             &[],
