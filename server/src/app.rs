@@ -30,7 +30,7 @@ use crate::bucket::BucketError;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
-use crate::health::tell_health;
+use crate::health::{self, tell_health};
 use crate::identify::IdentifyLayer;
 use crate::leave::leave_if_scaled_away;
 use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX};
@@ -42,7 +42,7 @@ use crate::reach::Reach;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
 use crate::signals::Signals;
-use crate::{backups, forming, http, kube, node_config, pods, restoring, tcp_probes};
+use crate::{backups, certificates, forming, http, kube, node_config, pods, restoring, tcp_probes};
 
 /// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +195,11 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         let taking = backups::take(node.clone(), config, figures, stopping.clone());
         tokio::spawn(taking);
     }
-    let (health, health_service) = tonic_health::server::health_reporter();
+    tokio::spawn(certificates::watch(
+        certificates::of_node(&config),
+        stopping.clone(),
+    ));
+    let (health, health_service) = health::begun().await;
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         stopping.wait_for(|stopping| *stopping).await.ok();
     };

@@ -7,10 +7,20 @@ use ringfence_services::{ConnectionService, LeaseService, SessionService};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::server::NamedService;
+use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
 
 use crate::limits::PROGRESS_INTERVAL;
 use crate::progress::{Complaint, Progress};
+
+/// The standard health service, which calls this node ready once [`tell_health`] has found it so, and not
+/// before.
+pub(crate) async fn begun() -> (HealthReporter, HealthServer<impl Health>) {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    let status = tonic_health::ServingStatus::NotServing;
+    reporter.set_service_status("", status).await;
+    (reporter, service)
+}
 
 /// Tells the standard health service how this node is, for as long as it runs.
 pub(crate) async fn tell_health(

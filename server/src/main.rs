@@ -17,6 +17,7 @@ mod audit_log;
 mod authorities;
 mod backups;
 mod bucket;
+mod certificates;
 mod cli;
 mod client_connection;
 mod config;

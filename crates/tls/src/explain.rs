@@ -10,6 +10,9 @@ fn fault(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
+const SERVER_EXPIRED: &str = "its certificate has expired";
+const CLIENT_EXPIRED: &str = "this client's certificate has expired";
+
 /// What a client makes of a failed handshake, or of the first read after it: a server of TLS 1.3
 /// looks at the client's certificate when the client is already through.
 fn to_client(error: &io::Error) -> Option<String> {
@@ -38,6 +41,12 @@ pub fn certificate_refused(error: &(dyn StdError + 'static)) -> Option<String> {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     let mut causes = causes.map(ToString::to_string);
     causes.find(|cause| said.contains(cause))
+}
+
+/// Whether a text of this crate says that a certificate has expired: the server's, or that of this side.
+#[must_use]
+pub fn says_expired(why: &str) -> bool {
+    why.contains(SERVER_EXPIRED) || why.contains(CLIENT_EXPIRED)
 }
 
 /// The same error with what to do; `None` if it is none of TLS.
@@ -116,8 +125,7 @@ fn of_server(fault: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired; give the server a new one, or set this machine's clock"
-                .to_owned()
+            format!("{SERVER_EXPIRED}; give the server a new one, or set this machine's clock")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet; set this machine's clock, or the server's".to_owned()
@@ -159,7 +167,7 @@ fn refused(alert: AlertDescription) -> String {
                 .to_owned()
         }
         AlertDescription::CertificateExpired => {
-            "this client's certificate has expired; give a new one".to_owned()
+            format!("{CLIENT_EXPIRED}; give a new one")
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate

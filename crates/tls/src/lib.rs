@@ -49,7 +49,7 @@ pub use connect::Connector;
 pub use connection::Connection;
 pub use dialed::Dialed;
 pub use error::{Part, TlsError};
-pub use explain::certificate_refused;
+pub use explain::{certificate_refused, says_expired};
 pub use limits::{
     FIRST_BYTES_MAX, HANDSHAKE_MAX, HTTP1_FIRST_BYTES, HTTP2_FIRST_BYTES, PortLimits,
     WRITE_STALL_MAX,

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::output::Output;
 use super::stderr::aside;
 use super::tls::TlsArgs;
-use super::{Failure, Global, exit};
+use super::{Failure, Global, counted, exit};
 
 /// How often the line that shows how things stand is printed where it cannot be overwritten.
 const LINES_PER_PRINT: u32 = 50;
@@ -251,9 +251,9 @@ fn text(report: &Report, plan: &Plan) -> String {
     let mut lines = vec![String::new()];
     for (store, counts) in &report.guarded {
         lines.push(format!(
-            "store {store}, guarded: {} writes offered, {} stale ones: {} refused, {} ADMITTED; \
-             {} updates lost",
-            counts.attempted,
+            "store {store}, guarded: {} offered, stale: {}, of which {} refused, {} ADMITTED; lost \
+             updates: {}",
+            counted(counts.attempted, "write"),
             counts.stale_attempted,
             counts.stale_refused,
             counts.stale_admitted,
@@ -262,7 +262,7 @@ fn text(report: &Report, plan: &Plan) -> String {
     }
     if let Some(counts) = &report.unguarded {
         lines.push(format!(
-            "the same writes without a guard: {} stale ones admitted, {} updates lost",
+            "the same writes without a guard: stale ones admitted: {}, lost updates: {}",
             counts.stale_admitted, counts.lost_updates
         ));
     }
@@ -272,7 +272,7 @@ fn text(report: &Report, plan: &Plan) -> String {
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
     lines.push(format!(
-        "faults that took effect: {}; leaders changed {} times, {} sessions expired, {} hand-overs; \
+        "faults that took effect: {}; changes of the leader: {}, expired sessions: {}, hand-overs: {}; \
          slowest recovery {} ms",
         match faults.is_empty() {
             true => "none".to_owned(),

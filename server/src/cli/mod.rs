@@ -55,6 +55,7 @@ pub(crate) use exit::HELP as EXIT_CODES_HELP;
 use failure::Failure;
 pub(crate) use stderr::complain;
 pub(crate) use usage::{parse as parse_command_line, refuse};
+pub(crate) use view::{counted, wall};
 
 /// The client addresses of a cluster started by `ringfence dev`.
 const DEV_ENDPOINTS: [&str; 3] = ["127.0.0.1:7420", "127.0.0.1:7430", "127.0.0.1:7440"];

@@ -11,6 +11,17 @@ pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+/// A number with what it counts, of which `one` is the name: `1 lease`, `2 leases`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    let stem = one.strip_suffix('y');
+    let stem = stem.filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+    match (count, stem) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {one}s"),
+    }
+}
+
 /// The milliseconds of a TTL that stand for none: the session lasts as long as a Pod.
 pub(crate) const FOR_LIFE: u64 = u64::MAX;
 
@@ -244,6 +255,15 @@ mod tests {
             (&shown["pod"], &shown["ttl_ms"]),
             (&Value::Null, &15_000.into())
         );
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let shown = [0, 1, 2].map(|count| counted(count, "lease"));
+        assert_eq!(shown, ["0 leases", "1 lease", "2 leases"]);
+        let shown = [1, 2].map(|count| counted(count, "entry"));
+        assert_eq!(shown, ["1 entry", "2 entries"]);
+        assert_eq!(counted(2, "day"), "2 days");
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_s
     for check in [
         "quorum",
         "leader",
+        "ready",
         "lag",
         "version",
         "level",
@@ -102,6 +103,28 @@ fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_s
         "{leader}"
     );
     assert_eq!(lost.code, Some(1), "{lost:?}");
+    its_status_is_no_success(first);
+}
+
+/// Of a node that hears of no majority any more.
+fn its_status_is_no_success(node: &str) {
+    let status = |more: &[&str]| -> Said {
+        let mut command = ringfence();
+        command
+            .args(["--endpoints", node, "cluster", "status"])
+            .args(more);
+        command.output().unwrap().into()
+    };
+    let mut shown = status(&[]);
+    await_that("the node notices", || {
+        shown = status(&[]);
+        shown.code == Some(69)
+    });
+    assert!(shown.out.contains("no majority for "), "{shown:?}");
+    assert!(shown.err.contains("no majority"), "{shown:?}");
+    let json = status(&["--json"]);
+    assert_eq!(json.code, Some(69), "{json:?}");
+    assert!(json.objects()[0]["silence"]["ms"].is_u64(), "{json:?}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn nodes_and_leases_are_drawn_as_they_change_and_the_terminal_comes_back() {
     terminal.types("\x1b[B\r");
     terminal.draws("who held q/first");
     terminal.types("/q/s\r");
-    terminal.draws("1 leases of q/s");
+    terminal.draws("1 lease of q/s");
     assert!(!terminal.screen.lock().unwrap().contains(LEFT));
     terminal.types("q");
 

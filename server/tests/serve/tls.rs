@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use ringfence_client::{Client, SessionOptions, Tls};
 use ringfence_testkit::certificates::{Authority, Signed};
@@ -42,6 +43,12 @@ impl Secured {
             servers,
             clients,
         }
+    }
+
+    /// A certificate that the node shows from now on.
+    fn replace(&self, with: &Signed) {
+        let saved = with.save(self.folder.path(), "node");
+        assert_eq!(saved.certificate, self.file("node.pem"));
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -343,4 +350,24 @@ async fn http_1_and_2_are_spoken_over_tls_with_the_same_demands() {
         assert!(out.ends_with(&format!("}} {version} 200")), "{said:?}");
         assert!(!curl(flag, false).status.success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_named_in_the_log_and_the_node_goes_on() {
+    let secured = Secured::start(false).await;
+    let named = |text: &str| secured.node.logged().contains(text);
+    assert!(!named("a certificate is refused"));
+    secured.replace(&secured.servers.sign_expired(&["127.0.0.1"]));
+    let said = async {
+        while !named("a certificate is refused: it has ended, on 2020-01-01") {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, said).await;
+    assert!(in_time.is_ok(), "{}", secured.node.logged());
+    assert!(named("ERROR") && named("#a-certificate-has-expired"));
+
+    secured.replace(&secured.servers.sign(&["127.0.0.1"]));
+    let client = secured.connect(secured.trusting()).await;
+    client.expect("the node goes on").shutdown().await.unwrap();
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{no_place, of_bucket};
 use crate::bucket::{self, Place, ReadError};
 use crate::cli::output::Output;
-use crate::cli::{Failure, Global, duration, exit};
+use crate::cli::{Failure, Global, counted, duration, exit};
 
 /// Read a backup to its end, check it, and show what a cluster restored from it would have
 #[derive(clap::Args, Debug)]
@@ -147,7 +147,11 @@ fn text(backup: &Backup, age: u64) -> String {
             duration::show(header.settings.ttl_max.0),
             duration::show(header.ttl_greatest.0)
         ),
-        format!("access       {mode}, {rules} rules, {bans} bans, no cluster tokens"),
+        format!(
+            "access       {mode}, {}, {}, no cluster tokens",
+            counted(rules as u64, "rule"),
+            counted(bans as u64, "ban")
+        ),
     ]);
     if let Some(floor) = header.token_floor {
         lines.push(format!("token floor  {floor}; a restored cluster has none"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{ListMembersRequest, Member, StatusRequest, StatusResponse};
 use ringfence_services::{WALL_HEADER, since_epoch};
+use ringfence_tls::says_expired;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic_health::pb::HealthCheckRequest;
@@ -141,6 +142,7 @@ pub(super) async fn findings(answers: &[Answer], global: &Global) -> Vec<Finding
     let voters = Voters::of(&knows.members, &said);
     findings.push(quorum(&voters));
     findings.push(leader(&said, &voters));
+    findings.extend(said.iter().filter_map(|said| ready(said)));
     findings.extend(lag(knows));
     findings.extend(versions(&said));
     let ports = knows.members.iter().map(|member| port(member, global));
@@ -155,9 +157,22 @@ fn answered(answer: &Answer) -> Finding {
             let status = &said.status;
             found(format!("{}, {}", status.name, status.role))
         }
+        Err(silence) if silence.denied.is_some() && says_expired(&silence.why) => {
+            found(silence.why.clone()).but(
+                Verdict::Problem,
+                "let the CA sign a new certificate for this client, and name it with its key: --cert and \
+                 --key",
+            )
+        }
         Err(silence) if silence.denied.is_some() => found(silence.why.clone()).but(
             Verdict::Problem,
             "show a credential that the node takes: --token-file, or --cert with --key",
+        ),
+        Err(silence) if says_expired(&silence.why) => found(silence.why.clone()).but(
+            Verdict::Problem,
+            "let the CA sign a new certificate with the same names, and put it and its key in the place of \
+             the node's files: it takes them up without a restart; see \
+             deploy/RECOVERY.md#a-certificate-has-expired",
         ),
         Err(silence) => found(silence.why.clone()).but(
             Verdict::Problem,
@@ -194,7 +209,8 @@ impl Voters {
 /// Whether a majority of the voters answers, and whether it would without one more.
 fn quorum(voters: &Voters) -> Finding {
     let (all, here, majority) = (voters.all, voters.here, voters.majority());
-    let found = format!("{here} of {all} voters answer, {majority} are a majority");
+    let answer = if here == 1 { "answers" } else { "answer" };
+    let found = format!("{here} of {all} voters {answer}, a majority is {majority}");
     let finding = Finding::good("quorum", "cluster", found);
     if all == 0 {
         let next = "the cluster is not formed: start all nodes of --initial-cluster";
@@ -210,7 +226,9 @@ fn quorum(voters: &Voters) -> Finding {
         return finding.but(Verdict::Warning, next);
     }
     if all < 3 {
-        let next = "a cluster of three voters survives the failure of one: `ringfence cluster add`";
+        let next = "three voters survive the failure of one, and fewer survive none: start further nodes \
+                    with --join and --join-as-voter until there are three, see \
+                    deploy/OPERATE.md#members";
         return finding.but(Verdict::Warning, next);
     }
     finding
@@ -270,6 +288,19 @@ fn leader(said: &[&Said], voters: &Voters) -> Finding {
     }
 }
 
+/// Whether a node can serve, as its `/readyz` says; `None` of one without a health service.
+fn ready(said: &Said) -> Option<Finding> {
+    let of = &said.status.name;
+    Some(match said.serves? {
+        true => Finding::good("ready", of, "it can serve"),
+        false => Finding::good("ready", of, "it cannot serve").but(
+            Verdict::Problem,
+            "look again in a moment if it was started just now; /readyz at its HTTP port, and its log, say \
+             why and name the runbook",
+        ),
+    })
+}
+
 fn lag(knows: &Said) -> Vec<Finding> {
     if knows.status.node_id != knows.status.leader_id {
         return Vec::new();
@@ -280,7 +311,7 @@ fn lag(knows: &Said) -> Vec<Finding> {
     others
         .map(|member| {
             let lag = last.saturating_sub(member.matched_index);
-            let finding = Finding::good("lag", &member.name, format!("{lag} entries"));
+            let finding = Finding::good("lag", &member.name, view::counted(lag, "entry"));
             match lag > LAG_MAX {
                 false => finding,
                 true => finding.but(
@@ -339,6 +370,7 @@ async fn port(member: &Member, global: &Global) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Failure;
 
     fn said(node_id: u64, serves: Option<bool>) -> Said {
         let status = StatusResponse {
@@ -348,6 +380,40 @@ mod tests {
         };
         let said = Said::new(status, Vec::new());
         Said { serves, ..said }
+    }
+
+    #[test]
+    fn each_node_is_ready_or_says_so() {
+        let verdict = |serves| ready(&said(2, serves)).map(|found| found.verdict);
+        assert_eq!(verdict(Some(true)), Some(Verdict::Good));
+        assert_eq!(verdict(Some(false)), Some(Verdict::Problem));
+        assert_eq!(verdict(None), None, "it has no health service");
+    }
+
+    #[test]
+    fn a_single_voter_is_no_cluster_that_survives_a_failure() {
+        let found = quorum(&Voters { all: 1, here: 1 });
+        assert_eq!(found.verdict, Verdict::Warning);
+        assert!(found.next.contains("--join-as-voter"), "{}", found.next);
+    }
+
+    #[test]
+    fn a_node_with_an_expired_certificate_is_to_get_a_new_one() {
+        let next = |why: &str, denied: bool| {
+            let answer = Answer {
+                endpoint: "n1:7420".to_owned(),
+                said: Err(Silence {
+                    why: why.to_owned(),
+                    denied: denied.then(|| Failure::unauthenticated(why)),
+                }),
+            };
+            answered(&answer).next
+        };
+        let server = "TLS: its certificate has expired; give the server a new one";
+        assert!(next(server, false).contains("#a-certificate-has-expired"));
+        let client = "TLS: this client's certificate has expired; give a new one";
+        assert!(next(client, true).contains("for this client"));
+        assert!(next("connection refused", false).starts_with("start the node"));
     }
 
     #[test]

@@ -23,6 +23,11 @@ const ROOM_LEAST: u64 = 256 << 20;
 /// Free room for a log between two snapshots, and both snapshots, in bytes.
 const ROOM_GOOD: u64 = 2 << 30;
 
+/// What to do about a disk that is full, or soon is.
+const NO_ROOM: &str = "remove what is not the node's, as the file that is kept for this, or give the node a \
+                       larger disk; never remove a file in its data directory: see \
+                       deploy/RECOVERY.md#a-disk-is-full";
+
 /// What this machine shows.
 pub(super) fn findings(
     config: Option<PathBuf>,
@@ -68,7 +73,7 @@ fn room(path: &Path) -> Finding {
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let finding = Finding::good("disk room", subject, format!("{} MiB free", free >> 20));
-    let next = "make room, or give the node a larger disk: without room it takes no more entries";
+    let next = NO_ROOM;
     match free {
         0..ROOM_LEAST => finding.but(Verdict::Problem, next),
         ROOM_LEAST..ROOM_GOOD => finding.but(Verdict::Warning, next),
@@ -77,10 +82,11 @@ fn room(path: &Path) -> Finding {
 }
 
 fn unusable(check: &'static str, subject: String, why: &io::Error) -> Finding {
-    Finding::good(check, subject, why.to_string()).but(
-        Verdict::Problem,
-        "name the data directory of the node, as an account that may write to it",
-    )
+    let next = match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_ROOM,
+        _ => "name the data directory of the node, as an account that may write to it",
+    };
+    Finding::good(check, subject, why.to_string()).but(Verdict::Problem, next)
 }
 
 /// How long the disk takes to make a page durable, as for an entry of the log.
@@ -124,4 +130,16 @@ fn measure(path: &Path) -> io::Result<Vec<Duration>> {
     }
     times.sort_unstable();
     Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_another_next_step_than_a_directory_that_may_not_be_written() {
+        let next = |kind: io::ErrorKind| unusable("fsync", "data".to_owned(), &kind.into()).next;
+        assert!(next(io::ErrorKind::StorageFull).contains("#a-disk-is-full"));
+        assert!(next(io::ErrorKind::PermissionDenied).contains("may write to it"));
+    }
 }

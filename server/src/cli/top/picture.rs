@@ -180,10 +180,7 @@ fn draw_leases(frame: &mut Frame<'_>, screen: &mut Screen, area: Rect) {
         frame.render_widget(Paragraph::new(text), area);
         return;
     };
-    let mut title = format!(
-        " {} ",
-        counted(page.leases.len(), &screen.prefix, page.more)
-    );
+    let mut title = format!(" {} ", listed(page.leases.len(), &screen.prefix, page.more));
     let mut style = DIM;
     if let Some(problem) = &screen.problem {
         let age = duration::show(since_epoch().saturating_sub(*read).as_secs().max(1) * 1_000);
@@ -207,14 +204,15 @@ fn draw_leases(frame: &mut Frame<'_>, screen: &mut Screen, area: Rect) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn counted(count: usize, prefix: &str, more: bool) -> String {
+fn listed(count: usize, prefix: &str, more: bool) -> String {
     let of = match prefix {
         "" => String::new(),
         prefix => format!(" of {}", visible(prefix)),
     };
+    let leases = view::counted(count as u64, "lease");
     match more {
-        true => format!("the first {count} leases{of}; there are more: narrow them with /"),
-        false => format!("{count} leases{of}"),
+        true => format!("the first {leases}{of}; there are more: narrow them with /"),
+        false => format!("{leases}{of}"),
     }
 }
 
