@@ -220,6 +220,11 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         );
     }
     let limits = PortLimits::http(usize::try_from(room).unwrap_or(usize::MAX));
+    let scheme = if client_tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let client_port = Port::new(
         "client",
         client_listener,
@@ -233,6 +238,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         identify.clone(),
         &ports.pool,
         health_service.clone(),
+        scheme,
     )
     .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
     if let Some((listener, tls)) = lease_api {
@@ -254,7 +260,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
             let principals = of_connections.connection_principals();
             io::Result::Ok(ClientConnection::new(accepted, peer, principals, &pool))
         });
-        services(&context, identify, &ports.pool, health_service)
+        services(&context, identify, &ports.pool, health_service, "http")
             .serve_with_incoming_shutdown(connections, stopped(stopping.clone()))
     });
     let _admin = admin.map(tokio::spawn);

@@ -80,6 +80,8 @@ pub(crate) const OTLP_VARIABLE_BYTES_MAX: usize = 16 << 10;
 pub(crate) const OTLP_ATTRIBUTES_MAX: usize = 64;
 /// How long a node that stops exports what still waits. It does so while it stops.
 pub(crate) const OTLP_FLUSH_MAX: Duration = Duration::from_secs(2);
+/// How long the log says nothing more of the collector after a line about it.
+pub(crate) const OTLP_LOG_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a node that is scaled away may take to leave its cluster, before all of what follows.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(5);

@@ -69,10 +69,11 @@ pub(crate) fn lease_api(
     identify: IdentifyLayer,
     pool: &Arc<Pool>,
 ) -> Router<Layers> {
+    let spans = TraceLayer::new(context.spans(), "https");
     let api = axum::Router::new().fallback_service(LeaseApi::new(context));
     server()
         .layer(identify)
-        .layer(TraceLayer::new(context.spans()))
+        .layer(spans)
         .layer(MeteredLayer::new(Arc::clone(pool)))
         .layer(MapResponseLayer::new(
             name_malformed as fn(Answered) -> Answered,
@@ -86,6 +87,7 @@ pub(crate) fn services(
     identify: IdentifyLayer,
     pool: &Arc<Pool>,
     health: HealthServer<impl Health>,
+    scheme: &'static str,
 ) -> Router<Layers> {
     let leases = Arc::new(LeaseService::new(context.clone()));
     let sessions = Arc::new(SessionService::new(context.clone()));
@@ -122,7 +124,7 @@ pub(crate) fn services(
     let routes = routes.routes().into_axum_router().fallback_service(rest);
     server()
         .layer(identify)
-        .layer(TraceLayer::new(context.spans()))
+        .layer(TraceLayer::new(context.spans(), scheme))
         .layer(MeteredLayer::new(Arc::clone(pool)))
         .layer(MapResponseLayer::new(
             name_malformed as fn(Answered) -> Answered,

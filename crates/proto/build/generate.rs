@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use prost::Message;
+use prost_types::FileDescriptorSet;
+use prost_types::field_descriptor_proto::Type;
 
 /// The package of the public services; what reflection tells of.
 const PUBLIC: &str = "ringfence.v1";
@@ -35,12 +37,14 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         .include_imports(true)
         .include_source_info(true)
         .open_files(&files)?;
-    let descriptors = compiler.file_descriptor_set();
+    let mut descriptors = compiler.file_descriptor_set();
 
     let mut public = descriptors.clone();
     public.file.retain(|file| file.package() == PUBLIC);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("public.bin"), public.encode_to_vec())?;
+
+    texts_that_are_ignored_if_malformed(&mut descriptors);
 
     let secretive = hidden::secretive(&descriptors);
     fs::write(out.join("hidden.rs"), hidden::debug_of(&secretive))?;
@@ -57,6 +61,23 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         .emit_rerun_if_changed(false)
         .compile_fds(descriptors)?;
     Ok(())
+}
+
+/// The fields of text whose malformed text is ignored: they are read as bytes, which are the same on the
+/// wire. As a string, bytes that are no UTF-8 would fail the whole message, and end a stream.
+const IGNORED_IF_MALFORMED: [(&str, &str); 1] = [("ClientFrame", "traceparent")];
+
+fn texts_that_are_ignored_if_malformed(descriptors: &mut FileDescriptorSet) {
+    let files = descriptors.file.iter_mut();
+    let messages = files
+        .filter(|file| file.package() == PUBLIC)
+        .flat_map(|file| &mut file.message_type);
+    for message in messages {
+        let of = message.name().to_owned();
+        let fields = message.field.iter_mut();
+        let ignored = fields.filter(|field| IGNORED_IF_MALFORMED.contains(&(&of, field.name())));
+        ignored.for_each(|field| field.set_type(Type::Bytes));
+    }
 }
 
 fn find_protos(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -53,6 +53,7 @@ use crate::routes::{Does, Found, find};
 pub use console::Console;
 pub use pages::{CONSOLE_HEADER, admit_console, refuse_page};
 pub use routes::route_of;
+pub use urls::path_to_show;
 pub use window::validity;
 
 /// The description of all calls, OpenAPI 3.1.

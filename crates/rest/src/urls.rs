@@ -27,6 +27,12 @@ pub(crate) fn without_secrets(uri: &Uri) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The path of a URL, for a trace; `None` if there is a secret in the URL.
+#[must_use]
+pub fn path_to_show(uri: &Uri) -> Option<&str> {
+    without_secrets(uri).ok().map(|()| uri.path())
+}
+
 fn is_name_of_one(name: String) -> bool {
     SECRETS.contains(&name.as_str())
 }

@@ -56,9 +56,10 @@ fn method(body: &Body) -> &'static str {
 }
 
 /// Begins the span of a frame, if it is to be recorded.
-pub(crate) fn frame(spans: &Spans, body: Option<&Body>, traceparent: &str) -> Option<Serving> {
+pub(crate) fn frame(spans: &Spans, body: Option<&Body>, traceparent: &[u8]) -> Option<Serving> {
     let method = method(body?);
-    let serving = spans.serve(method, || TraceParent::parse(traceparent))?;
+    let of_caller = || TraceParent::parse(std::str::from_utf8(traceparent).ok()?);
+    let serving = spans.serve(method, of_caller)?;
     note_method(&serving, method);
     serving.span().note("ringfence.transport", "stream");
     if let Some(Body::KeepAlive(request)) = body {

@@ -138,6 +138,10 @@ fn of(given: &Given, variable: Variable<'_>) -> Result<Option<Otlp>, ConfigError
         return Ok(None);
     }
     let endpoint = match &given.otlp_endpoint {
+        Some(flag) if flag.len() > OTLP_VARIABLE_BYTES_MAX => {
+            let allowed = format!("a URL of at most {OTLP_VARIABLE_BYTES_MAX} bytes");
+            return Err(ConfigError::value(FLAG, NOT_REPEATED.to_owned(), allowed));
+        }
         Some(flag) => endpoint(flag)
             .map_err(|allowed| ConfigError::value(FLAG, NOT_REPEATED.to_owned(), allowed))?,
         None => match variable(ENDPOINT)? {

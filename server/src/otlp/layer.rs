@@ -11,18 +11,25 @@ use ringfence_raft::{Serving, Spans};
 use ringfence_services::{UNARY_METHODS, end_with_code, note_method};
 use tonic::Code;
 use tonic::body::Body;
+use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tower::{Layer, Service};
 
 use crate::lease_api::route_of as lease_api_route;
 
+/// How much of a path is recorded, in letters: that of the longest name of a lease, and more.
+const URL_LETTERS_MAX: usize = 1_024;
+/// How much of a host is recorded, in letters: the longest name of one.
+const HOST_LETTERS_MAX: usize = 253;
+
 /// Begins the span of each call, if it is to be recorded, and ends it with the head of its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct TraceLayer(Spans);
+pub(crate) struct TraceLayer(Spans, &'static str);
 
 impl TraceLayer {
-    pub(crate) fn new(spans: &Spans) -> Self {
-        Self(spans.clone())
+    /// Of a port that speaks this scheme.
+    pub(crate) fn new(spans: &Spans, scheme: &'static str) -> Self {
+        Self(spans.clone(), scheme)
     }
 }
 
@@ -30,8 +37,12 @@ impl<S> Layer<S> for TraceLayer {
     type Service = Trace<S>;
 
     fn layer(&self, service: S) -> Trace<S> {
-        let spans = self.0.clone();
-        Trace { service, spans }
+        let (spans, scheme) = (self.0.clone(), self.1);
+        Trace {
+            service,
+            spans,
+            scheme,
+        }
     }
 }
 
@@ -40,6 +51,7 @@ impl<S> Layer<S> for TraceLayer {
 pub(crate) struct Trace<S> {
     service: S,
     spans: Spans,
+    scheme: &'static str,
 }
 
 impl<S> Service<Request<Body>> for Trace<S>
@@ -56,7 +68,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let serving = match self.spans.is_on() {
-            true => begin(&self.spans, &request),
+            true => begin(&self.spans, self.scheme, &request),
             false => None,
         };
         let _of_this = serving.as_ref().map(Serving::enter);
@@ -96,7 +108,7 @@ where
 }
 
 /// The span of a call; `None` for one that is not recorded: a stream, a probe, what is not served.
-fn begin(spans: &Spans, request: &Request<Body>) -> Option<Serving> {
+fn begin(spans: &Spans, scheme: &'static str, request: &Request<Body>) -> Option<Serving> {
     let path = request.uri().path();
     let of_caller = || traceparent(request.headers());
     if let Some(method) = method(path) {
@@ -111,7 +123,28 @@ fn begin(spans: &Spans, request: &Request<Body>) -> Option<Serving> {
     let span = serving.span();
     span.note("http.request.method", verb.to_string());
     span.note("http.route", route);
+    span.note("url.scheme", scheme);
+    if let Some(path) = ringfence_rest::path_to_show(request.uri()) {
+        span.note("url.path", cut(path, URL_LETTERS_MAX));
+    }
+    if let Some(host) = host(request) {
+        span.note("server.address", cut(&host, HOST_LETTERS_MAX));
+    }
     Some(serving)
+}
+
+/// The host that the caller has asked, by its own word.
+fn host(request: &Request<Body>) -> Option<String> {
+    if let Some(host) = request.uri().host() {
+        return Some(host.to_owned());
+    }
+    let host = request.headers().get("host")?.to_str().ok()?;
+    let host: Authority = host.parse().ok()?;
+    Some(host.host().to_owned())
+}
+
+fn cut(text: &str, letters: usize) -> String {
+    text.chars().take(letters).collect()
 }
 
 fn method(path: &str) -> Option<&'static str> {

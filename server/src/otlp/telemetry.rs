@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::sending::Collector;
 use super::tracer::Tracer;
 use crate::config::{Config, Sampler};
-use crate::limits::OTLP_FLUSH_MAX;
+use crate::limits::{OTLP_FLUSH_MAX, OTLP_LOG_PAUSE};
 use crate::metrics::Metrics;
 
 /// What is recorded of a node, to whom.
@@ -200,29 +200,70 @@ impl Exporter {
     }
 }
 
-/// Logs the first failure, and the end of failures.
+/// Logs the first failure, and the end of failures: one line for a change, and none within
+/// [`OTLP_LOG_PAUSE`] of the one before, so that a collector that comes and goes fills no log.
 struct Trouble {
     signal: Signal,
-    now: bool,
+    /// Whether the log says that it fails.
+    said: bool,
+    said_at: Option<Duration>,
 }
 
 impl Trouble {
     fn of(signal: Signal) -> Self {
-        Self { signal, now: false }
+        let (said, said_at) = (false, None);
+        Self {
+            signal,
+            said,
+            said_at,
+        }
     }
 
     fn note(&mut self, done: Result<(), String>) {
+        if !self.is_due(done.is_err(), since_boot()) {
+            return;
+        }
         let signal = self.signal.name();
-        let before = std::mem::replace(&mut self.now, done.is_err());
         match done {
-            Ok(()) if before => info!(signal, "the collector takes what it is sent again"),
-            Err(why) if !before => warn!(
+            Ok(()) => info!(signal, "the collector takes what it is sent again"),
+            Err(why) => warn!(
                 signal,
                 %why,
                 "the collector takes nothing; leases go on without it, and what it is sent meanwhile \
                  is dropped and counted"
             ),
-            Ok(()) | Err(_) => {}
         }
+    }
+
+    fn is_due(&mut self, fails: bool, now: Duration) -> bool {
+        let is_soon = |at: Duration| now.saturating_sub(at) < OTLP_LOG_PAUSE;
+        if fails == self.said || self.said_at.is_some_and(is_soon) {
+            return false;
+        }
+        self.said = fails;
+        self.said_at = Some(now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_that_comes_and_goes_fills_no_log() {
+        let mut trouble = Trouble::of(Signal::Traces);
+        let at = |second| Duration::from_secs(1_000 + second);
+        assert!(!trouble.is_due(false, at(0)), "it was never said to fail");
+        assert!(trouble.is_due(true, at(1)));
+        let pause = OTLP_LOG_PAUSE.as_secs();
+        let said = (2..=pause).filter(|second| trouble.is_due(second % 2 == 0, at(*second)));
+        assert_eq!(said.count(), 0);
+        assert!(trouble.is_due(false, at(1 + pause)), "how it is then");
+        assert!(
+            !trouble.is_due(false, at(2 + 2 * pause)),
+            "it is said already"
+        );
+        assert!(trouble.is_due(true, at(2 + 2 * pause)));
     }
 }

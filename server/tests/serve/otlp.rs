@@ -166,12 +166,13 @@ async fn frames_and_calls_in_json_have_spans_and_refusals_their_reasons() {
     let frame = v1::ClientFrame {
         id: 1,
         body: Some(ask),
-        traceparent: traceparent(true),
+        traceparent: traceparent(true).into(),
     };
     let untraced = v1::ClientFrame {
         id: 2,
         body: Some(Ask::Acquire(acquire_request(&bob, 2, "other"))),
-        traceparent: "no such format".to_owned(),
+        // No format, and no text: it is ignored, and the stream goes on.
+        traceparent: vec![0xff, 0xfe].into(),
     };
     wire.send(vec![frame, untraced]);
     wire.reply().await;
@@ -192,6 +193,9 @@ async fn frames_and_calls_in_json_have_spans_and_refusals_their_reasons() {
     let read = named(&spans, "GET /v1/leases/{name}", "Server");
     assert_eq!(read.attributes["http.route"], "/v1/leases/{name}");
     assert_eq!(read.attributes["http.response.status_code"], "200");
+    assert_eq!(read.attributes["url.path"], "/v1/leases/db");
+    assert_eq!(read.attributes["url.scheme"], "http");
+    assert_eq!(read.attributes["server.address"], "localhost");
     assert_eq!(read.attributes["ringfence.lease.name"], "db");
 }
 

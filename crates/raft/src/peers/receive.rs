@@ -19,7 +19,7 @@ use crate::read::reading;
 use crate::requests::change::{change_as_leader, denied_to_pb};
 use crate::requests::keepalive;
 use crate::requests::keepalive::KeepAliveSource;
-use crate::requests::propose::{FORWARD, Origin, Pending};
+use crate::requests::propose::{FORWARD, Origin, Pending, end_forward};
 use crate::shared::inner::Inner;
 use crate::spans::Serving;
 use crate::types::reply::{Applied, ProposeError, Reply};
@@ -222,12 +222,13 @@ fn served(inner: &Arc<Inner>, traceparent: &str) -> Option<Serving> {
 
 fn record(serving: Option<Serving>, result: &Result<Applied, ProposeError>) {
     let Some(serving) = serving else { return };
-    match result {
-        Ok(_) => serving.end(),
-        Err(ProposeError::NotDone { .. }) => serving.fail("not_done"),
-        Err(ProposeError::Unknown { .. }) => serving.fail("unknown"),
-        Err(ProposeError::Fault { .. }) => serving.fail("fault"),
-    }
+    let error = match result {
+        Ok(_) => None,
+        Err(ProposeError::NotDone { .. }) => Some("not_done"),
+        Err(ProposeError::Unknown { .. }) => Some("unknown"),
+        Err(ProposeError::Fault { .. }) => Some("fault"),
+    };
+    end_forward(serving, error);
 }
 
 fn failure(error: &ProposeError) -> pb::answer::Body {

@@ -267,11 +267,28 @@ fn forwarding(span: &Arc<OpenSpan>, leader: u64) -> Option<Serving> {
 
 fn record_answer(asking: Option<Serving>, answer: &Result<Answer, Failed>) {
     let Some(asking) = asking else { return };
-    match answer {
-        Ok(_) => asking.end(),
-        Err(Failed::NotSent(_)) => asking.fail("not_sent"),
-        Err(Failed::Refused(_)) => asking.fail("refused"),
-        Err(Failed::Broken(_)) => asking.fail("broken"),
+    let error = match answer {
+        Ok(_) => None,
+        Err(Failed::NotSent(_)) => Some("not_sent"),
+        Err(Failed::Refused(_)) => Some("refused"),
+        Err(Failed::Broken(_)) => Some("broken"),
+    };
+    end_forward(asking, error);
+}
+
+/// Ends the span of a command that is handed to the leader, on either side: with the code of gRPC that says
+/// the most of `error`.
+pub(crate) fn end_forward(serving: Serving, error: Option<&'static str>) {
+    let code = match error {
+        None => "OK",
+        Some("unknown" | "broken") => "UNKNOWN",
+        Some("fault") => "INTERNAL",
+        Some(_) => "UNAVAILABLE",
+    };
+    serving.span().note("rpc.response.status_code", code);
+    match error {
+        None => serving.end(),
+        Some(error) => serving.fail(error),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn read(api: &mut Api, count: u64, traceparent: &str) {
                 name: "db".to_owned(),
                 read: None,
             })),
-            traceparent: traceparent.to_owned(),
+            traceparent: traceparent.to_owned().into(),
         });
         wire.send(frames.collect());
         for _ in 0..500 {
