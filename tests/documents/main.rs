@@ -111,6 +111,17 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/OPERATE.md",
+        "access token create root",
+        Run(
+            Ends::WithDev,
+            &[
+                "granted: token:root revoke *",
+                "yes, by the rule: token:root operate",
+            ],
+        ),
+    ),
+    (
+        "deploy/OPERATE.md",
         "ringfence doctor --config",
         By("server/tests/cli/doctor.rs", "\"--config\""),
     ),

@@ -112,7 +112,7 @@ fn the_majority_is_lost_for_good() {
     assert!(said.contains("quiet time"), "{said}");
     assert!(stage.last_token() > before);
     // The survivor never starts again.
-    let retired = stage.serve_again("n3.retired/data");
+    let retired = stage.serve_again("n3/retired");
     assert!(
         retired.contains("RECOVERY.md#the-majority-is-lost-for-good"),
         "{retired}"
