@@ -20,6 +20,9 @@ async fn what_a_bucket_refuses_is_said_with_what_to_do() {
     let url = s3.url("x.backup");
     let port = Port::any();
     let closed = closed(&port);
+    // It takes connections, and answers no handshake.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("https://{}", mute.local_addr().unwrap());
     let take = ["backup", &url];
     let verify = ["backup", "verify", &url];
     let secret = [("AWS_SECRET_ACCESS_KEY", "hunter2")];
@@ -29,7 +32,7 @@ async fn what_a_bucket_refuses_is_said_with_what_to_do() {
         ("AWS_METADATA_ENDPOINT", &*closed),
     ];
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], i32, &'a [&'a str]);
-    let cases: [Case; 16] = [
+    let cases: [Case; 17] = [
         (
             &[],
             &["backup", "s3://elsewhere/x.backup"],
@@ -113,6 +116,12 @@ async fn what_a_bucket_refuses_is_said_with_what_to_do() {
                 "Connection refused",
                 "check AWS_REGION and",
             ],
+        ),
+        (
+            &[("AWS_ENDPOINT_URL", &silent)],
+            &take,
+            69,
+            &["cannot be reached", &silent, "does it speak TLS?"],
         ),
         (
             &[("AWS_ENDPOINT_URL_S3", "http://id:hunter2@127.0.0.1:1")],
