@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::{Failure, Global, exit, parse};
+use crate::own_files;
 
 /// Make a backup of what a stopped node of a lost cluster holds, and retire the node for ever
 ///
@@ -32,6 +33,7 @@ pub(crate) struct Recover {
 
 impl Recover {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        own_files::keep();
         let done = recover(&self.data_dir, self.accept_loss, &self.file);
         let Recovered {
             node,
