@@ -157,6 +157,8 @@ impl Canary {
         let mut annotations = json!({"ringfence.io/canary": fence});
         if carrier == Carrier::Sequence {
             annotations[STAMP] = json!(format!("{fence}.1"));
+            // Where no policy writes it, a write without it is refused, stale or not.
+            annotations[TOKEN] = json!(token.to_string());
         }
         let patch = json!({"metadata": {"annotations": annotations}});
         let params = PatchParams {

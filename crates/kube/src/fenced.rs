@@ -25,7 +25,10 @@
 //! harmless is the policy in the API server, which compares the token with the mark on the object
 //! itself. That mark is of this term only once the object was stamped: a new leader calls
 //! [`stamp`] for what it guards, *before its first read*, and reads what comes back. Where no policy
-//! stamps it fails, since nothing would be guarded there.
+//! judges it fails, since nothing would be guarded there.
+//!
+//! Below Kubernetes 1.36 no policy writes marks: print them with `--without-mutation`, and let the
+//! layer write the mark with [`Carrier::SequenceWithMark`].
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;

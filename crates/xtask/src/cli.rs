@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, planted};
+use crate::{bench, older, planted};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
@@ -63,9 +63,9 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     Kubernetes,
     /// Builds API servers of older versions of Kubernetes into the user's cache, and runs the tests with each
-    /// of them that it can pass; needs Go; eight minutes on two cores for each, once
+    /// of them that it can pass; VERSION...: only with those; needs Go; eight minutes on two cores for each, once
     #[command(verbatim_doc_comment)]
-    OlderKubernetes,
+    OlderKubernetes(older::Request),
     /// Writes to the user's cache: builds the server of S3 that tests start; needs Go; two minutes
     /// on two cores, once
     #[command(verbatim_doc_comment)]

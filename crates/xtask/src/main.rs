@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     let root = xtask::workspace_root();
     match parse(std::env::args().skip(1)) {
         Ok(Command::Kubernetes) => xtask::servers::kubernetes(&root),
-        Ok(Command::OlderKubernetes) => xtask::older::run(&root),
+        Ok(Command::OlderKubernetes(request)) => xtask::older::run(&request, &root),
         Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Arm64) => xtask::arm64::run(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),

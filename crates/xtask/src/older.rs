@@ -7,18 +7,26 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::cargo::cargo;
 
 /// What runs with each of them: a test program, and filters behind it. What needs policies that change
-/// writes needs Kubernetes 1.36; of `fencing`, only the webhook does not.
+/// writes needs Kubernetes 1.36; of `fencing`, only the webhook and policies without mutation do not.
 const TESTS: [(&str, &[&str]); 4] = [
     ("kubernetes", &[]),
     ("pods", &[]),
     ("chart", &[]),
-    ("fencing", &["webhook::"]),
+    ("fencing", &["webhook::", "without_mutation"]),
 ];
+
+/// What is asked for.
+#[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Only these versions, as in 1.30; all that there are else
+    #[arg(value_name = "VERSION")]
+    versions: Vec<String>,
+}
 
 /// Builds what is missing, and runs the tests with one version after the other.
 #[must_use]
-pub fn run(root: &Path) -> ExitCode {
-    match versions(root).and_then(|versions| tested(root, &versions)) {
+pub fn run(request: &Request, root: &Path) -> ExitCode {
+    match versions(request, root).and_then(|versions| tested(root, &versions)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("older-kubernetes FAILED: {why}");
@@ -27,12 +35,13 @@ pub fn run(root: &Path) -> ExitCode {
     }
 }
 
-/// The versions that there are, all built.
-fn versions(root: &Path) -> Result<Vec<String>, String> {
+/// The versions that are asked for, all built.
+fn versions(request: &Request, root: &Path) -> Result<Vec<String>, String> {
     let mut build = cargo();
     build
         .args(["run", "--quiet", "--package", "ringfence-kubernetes"])
-        .args(["--bin", "older"])
+        .args(["--bin", "older", "--"])
+        .args(&request.versions)
         .current_dir(root)
         .stderr(Stdio::inherit());
     let output = build.output();

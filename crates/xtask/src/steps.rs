@@ -129,7 +129,7 @@ fn steps(command: &Command) -> Vec<Step> {
         | Command::Sim { .. }
         | Command::Kubernetes
         | Command::S3
-        | Command::OlderKubernetes
+        | Command::OlderKubernetes(_)
         | Command::Targets
         | Command::Arm64
         | Command::TestNode { .. }

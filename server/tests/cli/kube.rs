@@ -32,6 +32,13 @@ fn policies_are_printed_with_what_they_are_for() {
         assert!(said.out.lines().any(|shown| shown == line), "{}", said.out);
     }
     assert_eq!(run(&policy(&[])).out, said.out, "the same every time");
+    let older = run(&policy(&["--without-mutation"])).out;
+    assert!(
+        said.out.contains("MutatingAdmissionPolicy\n"),
+        "{}",
+        said.out
+    );
+    assert!(!older.contains("MutatingAdmissionPolicy\n"), "{older}");
     let without = run(&policy(&["--without-keeper"])).out;
     assert!(
         !without.contains("keep-lease-informer.ringfence.io\n"),
@@ -57,6 +64,18 @@ fn what_cannot_be_fenced_ends_with_2_and_the_way_out() {
         (&["--service-account", "leader"], "NAMESPACE/NAME"),
         (&["--namespace", "Demo"], "no namespace"),
         (&["--kube-prefix", "a//b"], "cannot begin"),
+        (
+            &["--carrier", "impersonate", "--without-mutation"],
+            "with the carrier sequence alone",
+        ),
+        (
+            &[
+                "--without-mutation",
+                "--cluster-id",
+                "0123456789abcdef0123456789abcdef",
+            ],
+            "leave the id out",
+        ),
     ] {
         let said = run(&policy(changed));
         assert_eq!(said.code, Some(2), "{changed:?}: {said:?}");

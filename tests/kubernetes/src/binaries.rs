@@ -43,13 +43,22 @@ const KUBERNETES: Kit = Kit {
 };
 
 /// API servers of older versions, by what chooses them. The versions are those of `older/*/go.mod`.
-const OLDER: [(&str, Kit); 1] = [(
-    "1.30",
-    older(
-        "v1.30.14",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
+const OLDER: [(&str, Kit); 2] = [
+    (
+        "1.30",
+        older(
+            "v1.30.14",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
+        ),
     ),
-)];
+    (
+        "1.33",
+        older(
+            "v1.33.13",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.33"),
+        ),
+    ),
+];
 
 const fn older(version: &'static str, module: &'static str) -> Kit {
     Kit {
@@ -135,22 +144,45 @@ pub fn is_newest() -> bool {
 
 fn chosen() -> Option<&'static (&'static str, Kit)> {
     let choice = env::var(CHOICE).ok().filter(|choice| !choice.is_empty())?;
-    let found = OLDER.iter().find(|(name, _)| *name == choice);
-    let known = OLDER.map(|(name, _)| name).join(", ");
-    Some(found.unwrap_or_else(|| {
-        panic!("invalid {CHOICE}: got {choice}, expected one of {known}, or none for {VERSION}")
+    Some(older_of(&choice).unwrap_or_else(|| {
+        panic!(
+            "invalid {CHOICE}: got {choice}, expected one of {}, or none for {VERSION}",
+            known()
+        )
     }))
 }
 
-/// Builds the API servers of older versions unless they are there, and says where they are, by their names.
+fn older_of(name: &str) -> Option<&'static (&'static str, Kit)> {
+    const ALL: &[(&str, Kit)] = &OLDER;
+    ALL.iter().find(|(known, _)| *known == name)
+}
+
+fn known() -> String {
+    OLDER.map(|(name, _)| name).join(", ")
+}
+
+/// Builds the API servers of these older versions, of all if none is named, unless they are there; gives
+/// their names.
 ///
 /// # Errors
-/// What is missing, or which step of the build failed.
-pub fn build_older() -> Result<Vec<(&'static str, PathBuf)>, String> {
+/// Which name is not known, what is missing, or which step of the build failed.
+pub fn build_older(names: &[String]) -> Result<Vec<&'static str>, String> {
+    let mut chosen = Vec::new();
+    for name in names {
+        let unknown = || format!("got the version {name}, expected one of {}", known());
+        chosen.push(older_of(name).ok_or_else(unknown)?);
+    }
+    if chosen.is_empty() {
+        chosen = OLDER
+            .iter()
+            .filter_map(|(name, _)| older_of(name))
+            .collect();
+    }
     let (go, cache) = (go()?, cache()?);
-    let built = OLDER
-        .iter()
-        .map(|(name, kit)| Ok((*name, kit.built(&go, &cache)?)));
+    let built = chosen.into_iter().map(|(name, kit)| {
+        kit.built(&go, &cache)?;
+        Ok(*name)
+    });
     built.collect()
 }
 

@@ -37,6 +37,10 @@ pub enum Carrier {
     /// carry nothing,
     /// and a deletion is judged only by the version of the object that it names.
     Sequence,
+    /// As [`Carrier::Sequence`], with the token as the object's mark beside: for policies that were
+    /// printed with `--without-mutation`, as Kubernetes below 1.36 needs them. Policies that write
+    /// the mark themselves admit it, too.
+    SequenceWithMark,
 }
 
 impl Carrier {
@@ -64,7 +68,7 @@ impl Carrier {
                 parts.uri = with_field_manager(&parts.uri, fence);
                 Ok(())
             }
-            Self::Sequence => Ok(()),
+            Self::Sequence | Self::SequenceWithMark => Ok(()),
         }
     }
 }

@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::carrier::Carrier;
 use super::held::Held;
 use super::refusal::Unsent;
-use super::request::is_write;
+use super::request::{Bare, is_write};
 use super::sequence::{self, Numbers};
 use crate::policy::Refusal;
 
@@ -81,9 +81,16 @@ impl<H: Held> Fence<H> {
         let (mut parts, mut body) = request.into_parts();
         let (name, token) = (self.held.name(), self.held.token());
         let fence = format!("{name}#{token}");
-        self.carrier.put(&mut parts, &fence)?;
-        if self.carrier == Carrier::Sequence {
-            body = sequence::put(&mut parts, body, &fence, &self.numbers)?;
+        if !Bare::is(&parts) {
+            self.carrier.put(&mut parts, &fence)?;
+            let mark = match self.carrier {
+                Carrier::Sequence => Some(None),
+                Carrier::SequenceWithMark => Some(Some(token)),
+                Carrier::Impersonate { .. } | Carrier::FieldManager => None,
+            };
+            if let Some(mark) = mark {
+                body = sequence::put(&mut parts, body, &fence, &self.numbers, mark)?;
+            }
         }
         match self.held.loss() {
             None => Ok(Request::from_parts(parts, body)),

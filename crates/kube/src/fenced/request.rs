@@ -7,6 +7,17 @@ use http::{Method, request};
 /// and whatever is sent over them is not seen by anybody here.
 const CONNECTIONS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 
+/// Marks a request that goes without a fence, since it is to be refused for that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bare;
+
+impl Bare {
+    /// Whether a request is marked so.
+    pub(super) fn is(parts: &request::Parts) -> bool {
+        parts.extensions.get::<Self>().is_some()
+    }
+}
+
 /// Whether a request may change something: all that is not known to be a read, and everything that
 /// opens a connection.
 pub(super) fn is_write(parts: &request::Parts) -> bool {

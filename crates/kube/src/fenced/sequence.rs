@@ -6,10 +6,12 @@ use futures_util::FutureExt as _;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Method, request};
 use kube::client::Body;
+use ringfence_client::FencingToken;
 use serde_json::{Map, Value, json};
 
 use super::refusal::Unsent;
 use super::request::{is_connection, subresource};
+use crate::TOKEN;
 use crate::policy::STAMP;
 
 /// The numbers of the writes of one grant.
@@ -25,13 +27,14 @@ impl Numbers {
 /// Subresources with an object of their own, or with none, which is not the one that is stored.
 const OWN_OBJECT: [&str; 4] = ["scale", "eviction", "binding", "token"];
 
-/// Puts the stamp into the object that a write carries. What carries none is left alone:
+/// Puts the stamp, and the mark if there is one, into the object that a write carries. What carries none is left alone:
 /// deletions, connections, and subresources with objects of their own.
 pub(super) fn put(
     parts: &mut request::Parts,
     body: Body,
     fence: &str,
     numbers: &Numbers,
+    mark: Option<FencingToken>,
 ) -> Result<Body, Unsent> {
     let subresource = subresource(parts.uri.path());
     let own = subresource.is_some_and(|sub| OWN_OBJECT.contains(&sub));
@@ -42,8 +45,9 @@ pub(super) fn put(
     let bytes = body.collect_bytes().now_or_never().and_then(Result::ok);
     let bytes = bytes.ok_or(Unsent::Body("it is a stream"))?;
     let value = serde_json::from_slice(&bytes).map_err(|_| Unsent::Body("it is no JSON"))?;
-    let stamp = format!("{fence}.{}", numbers.next());
-    let sent = with_stamp(value, &stamp)?;
+    let mut annotations = vec![(STAMP, format!("{fence}.{}", numbers.next()))];
+    annotations.extend(mark.map(|token| (TOKEN, token.to_string())));
+    let sent = annotated(value, annotations)?;
     let sent = sent.to_string().into_bytes();
     parts.headers.remove(CONTENT_LENGTH);
     if !parts.headers.contains_key(CONTENT_TYPE) {
@@ -53,8 +57,8 @@ pub(super) fn put(
     Ok(Body::from(sent))
 }
 
-/// The object, or the patch of one, with this stamp.
-fn with_stamp(value: Value, stamp: &str) -> Result<Value, Unsent> {
+/// The object, or the patch of one, with these annotations.
+fn annotated(value: Value, put: Vec<(&str, String)>) -> Result<Value, Unsent> {
     match value {
         Value::Object(mut object) => {
             let metadata = object.entry("metadata").or_insert_with(nothing);
@@ -65,13 +69,16 @@ fn with_stamp(value: Value, stamp: &str) -> Result<Value, Unsent> {
                 *annotations = nothing();
             }
             let annotations = map(annotations)?;
-            annotations.insert(STAMP.to_owned(), stamp.into());
+            let put = put.into_iter();
+            annotations.extend(put.map(|(name, text)| (name.to_owned(), text.into())));
             Ok(Value::Object(object))
         }
         // A JSON patch: an annotation is added to what is there, so there has to be some.
         Value::Array(mut steps) => {
-            let path = format!("/metadata/annotations/{}", STAMP.replace('/', "~1"));
-            steps.push(json!({"op": "add", "path": path, "value": stamp}));
+            steps.extend(put.into_iter().map(|(name, text)| {
+                let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
+                json!({"op": "add", "path": path, "value": text})
+            }));
             Ok(Value::Array(steps))
         }
         _ => Err(Unsent::Body("it is no object")),
@@ -94,9 +101,17 @@ mod tests {
     use super::*;
 
     fn sent(request: request::Builder, body: &str) -> Result<String, Unsent> {
+        sent_with(None, request, body)
+    }
+
+    fn sent_with(
+        mark: Option<FencingToken>,
+        request: request::Builder,
+        body: &str,
+    ) -> Result<String, Unsent> {
         let body = Body::from(body.as_bytes().to_vec());
         let (mut parts, body) = request.body(body).unwrap().into_parts();
-        let body = put(&mut parts, body, "a/b#7", &Numbers::default())?;
+        let body = put(&mut parts, body, "a/b#7", &Numbers::default(), mark)?;
         let bytes = body.collect_bytes().now_or_never().unwrap().unwrap();
         Ok(String::from_utf8(bytes.to_vec()).unwrap())
     }
@@ -132,6 +147,31 @@ mod tests {
             "/metadata/annotations/ringfence.io~1stamp"
         );
         assert_eq!(steps[0]["value"], "a/b#7.1");
+    }
+
+    /// Whatever mark a caller had read is replaced.
+    #[test]
+    fn the_mark_goes_beside_the_stamp_where_the_client_writes_it() {
+        let sent = |body: &str| -> Value {
+            let sent = sent_with(FencingToken::new(7), Request::patch("/a"), body);
+            serde_json::from_str(&sent.unwrap()).unwrap()
+        };
+        let both = json!({"ringfence.io/stamp": "a/b#7.1", "ringfence.io/token": "7"});
+        for body in [
+            "{}",
+            r#"{"metadata":{"annotations":{"ringfence.io/token":"9","ringfence.io/stamp":"c#9.3"}}}"#,
+            r#"{"metadata":{"annotations":{"ringfence.io/token":null}}}"#,
+        ] {
+            assert_eq!(sent(body)["metadata"]["annotations"], both, "{body}");
+        }
+        let removed = r#"[{"op":"remove","path":"/metadata/annotations/ringfence.io~1token"}]"#;
+        let steps = sent(removed);
+        let put = |name: &str, text: &str| {
+            let path = format!("/metadata/annotations/ringfence.io~1{name}");
+            json!({"op": "add", "path": path, "value": text})
+        };
+        let steps = steps.as_array().unwrap();
+        assert_eq!(steps[1..], [put("stamp", "a/b#7.1"), put("token", "7")]);
     }
 
     #[test]

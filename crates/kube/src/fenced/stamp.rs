@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, Request};
 use kube::{Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::held::Held;
 use super::refusal::{Unsent, Verdict};
+use super::request::Bare;
 use crate::TOKEN;
+use crate::policy::{INHERITED, STAMP};
 
 /// How many objects a page of a listing has.
 const PAGE_OBJECTS: u32 = 250;
@@ -57,6 +59,21 @@ pub enum StampError {
         fence: String,
         /// The mark that it has.
         found: Option<String>,
+    },
+    /// A write that inherits the stamp of the write before it was not refused: no policy judges such
+    /// writes, so stale ones are done, too. It was a dry run; nothing was written by it.
+    #[error(
+        "{kind} {name} can be written without the fence {fence}, so no policy fences it; apply what \
+         `ringfence kube policy` prints for this lease, and look whether its resource, its namespace, \
+         the service account and the carrier are those that it was printed for"
+    )]
+    Unguarded {
+        /// The kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// The fence of the grant.
+        fence: String,
     },
     /// Anything else; what was stamped stays so, and stamping again does no harm.
     #[error("the API server did not do it")]
@@ -145,19 +162,33 @@ where
         Ok(object) => {
             let annotations = object.meta().annotations.as_ref();
             let found = annotations.and_then(|annotations| annotations.get(TOKEN));
-            if found == Some(&held.token().to_string()) {
+            let fence = format!("{}#{}", held.name(), held.token());
+            if found != Some(&held.token().to_string()) {
+                let found = found.cloned();
+                return Err(StampError::NotStamped {
+                    kind,
+                    name,
+                    fence,
+                    found,
+                });
+            }
+            let stamp = annotations.and_then(|annotations| annotations.get(STAMP));
+            let by_sequence = stamp.and_then(|stamp| stamp.strip_prefix(&fence));
+            if !by_sequence.is_some_and(|number| number.starts_with('.')) {
                 return Ok(Some(object));
             }
-            return Err(StampError::NotStamped {
-                kind,
-                name,
-                fence: format!("{}#{}", held.name(), held.token()),
-                found: found.cloned(),
-            });
+            // The client may have written the mark itself, and that shows nothing.
+            match inherit(api, &name, &patch).await {
+                Ok(()) => return Err(StampError::Unguarded { kind, name, fence }),
+                Err(error) if is_inherited(&error) => return Ok(Some(object)),
+                Err(error) => error,
+            }
         }
-        Err(Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => error,
     };
+    if matches!(&error, Error::Api(status) if status.code == 404) {
+        return Ok(None);
+    }
     Err(match Verdict::of(&error) {
         Verdict::Stale(why) => StampError::Stale { kind, name, why },
         Verdict::Refused(why) => StampError::Refused { kind, name, why },
@@ -167,4 +198,26 @@ where
         }
         Verdict::Unsent(_) | Verdict::Other => StampError::Failed(error),
     })
+}
+
+/// Writes an object as a dry run, without a stamp: it keeps that of the write before.
+async fn inherit<K: Resource + Clone>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Patch<serde_json::Value>,
+) -> Result<(), Error> {
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let request = Request::new(api.resource_url()).patch(name, &params, patch);
+    let mut request = request.map_err(Error::BuildRequest)?;
+    request.extensions_mut().insert(Bare);
+    let client = api.clone().into_client();
+    client.request::<serde_json::Value>(request).await.map(drop)
+}
+
+/// Whether a policy has refused a write because it has no number of its own.
+fn is_inherited(error: &Error) -> bool {
+    matches!(Verdict::of(error), Verdict::Refused(words) if words.starts_with(INHERITED))
 }

@@ -53,6 +53,9 @@ pub struct FencingSpec {
     /// The Ringfence cluster whose marks count, 32 hexadecimal digits. `None`: all marks do, those of
     /// objects that were copied from elsewhere too.
     pub cluster: Option<String>,
+    /// Whether policies may change writes, which needs Kubernetes 1.36. `false`, with
+    /// [`Carrier::Sequence`] alone: the client writes the mark, and who would lower one is refused.
+    pub mutation: bool,
     /// Whether to print what all leases of a cluster share.
     pub keeper: bool,
 }
@@ -71,6 +74,7 @@ impl FencingSpec {
             without_lease: WithoutLease::default(),
             floors: crate::FLOORS.to_owned(),
             cluster: None,
+            mutation: true,
             keeper: true,
         }
     }
@@ -91,6 +95,7 @@ pub struct Fencing {
     pub(super) without_lease: WithoutLease,
     pub(super) floor: ObjectName,
     pub(super) cluster: Option<String>,
+    pub(super) mutation: bool,
     pub(super) keeper: bool,
 }
 
@@ -137,6 +142,18 @@ pub enum InvalidFencing {
         "{0:?} is no id of a cluster; it is 32 hexadecimal digits, as `ringfence cluster status` prints it"
     )]
     Cluster(String),
+    /// No client writes the mark with this carrier, and no policy would.
+    #[error(
+        "with the carrier {0} a policy writes the mark, which is a mutation; without mutation the \
+         client writes it, and does so with the carrier sequence alone"
+    )]
+    Unmarked(Carrier),
+    /// No policy writes the cluster's id beside the mark, and no client does.
+    #[error(
+        "a cluster id stands beside a mark by a mutation alone; without mutation all marks count: \
+         leave the id out"
+    )]
+    ClusterUnmarked,
     /// The names of the manifests would be too long.
     #[error(
         "the names of the Lease and its namespace have {offered} bytes; at most {allowed} leave room \
@@ -175,6 +192,12 @@ impl Fencing {
         if let Some(wrong) = wish.cluster.iter().find(|id| !digits(id)) {
             return Err(InvalidFencing::Cluster(wrong.clone()));
         }
+        if !wish.mutation && wish.carrier != Carrier::Sequence {
+            return Err(InvalidFencing::Unmarked(wish.carrier));
+        }
+        if !wish.mutation && wish.cluster.is_some() {
+            return Err(InvalidFencing::ClusterUnmarked);
+        }
         let mut resources = wish.resources;
         resources.sort();
         resources.dedup();
@@ -205,6 +228,7 @@ impl Fencing {
             without_lease: wish.without_lease,
             floor,
             cluster: wish.cluster,
+            mutation: wish.mutation,
             keeper: wish.keeper,
         };
         fencing.check_lengths()?;
@@ -275,6 +299,12 @@ impl Fencing {
         self.carrier
     }
 
+    /// Whether policies write the mark. If not, the client does, beside its fence.
+    #[must_use]
+    pub fn mutates(&self) -> bool {
+        self.mutation
+    }
+
     /// What one of this lease's manifests is called.
     pub(super) fn named(&self, kind: &str) -> String {
         let ObjectName { namespace, name } = &self.object;
@@ -296,6 +326,9 @@ impl Fencing {
         }
         if let Some(cluster) = &self.cluster {
             flag(&mut command, "cluster-id", cluster);
+        }
+        if !self.mutation {
+            command.push_str(" --without-mutation");
         }
         if !self.keeper {
             command.push_str(" --without-keeper");

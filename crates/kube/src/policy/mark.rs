@@ -7,10 +7,21 @@ use super::manifest::validations;
 use super::text::{Rule, named};
 use crate::TOKEN;
 
+/// What a refusal begins with, behind [`REFUSAL`](super::REFUSAL), if a write has no number of its
+/// own and inherits that of the write before.
+pub const INHERITED: &str = "the number of the stamp ";
+
 const WHY: &str = "The mark, which is the guarantee: no write with a lower token than the object was \
 written with before. The API server judges an update inside the transaction that stores it, and \
 judges it again if the object has changed meanwhile; so nothing can be late here, also with several \
 API servers. It has no parameters: no missing Lease switches it off.";
+
+const STAMPED: &str = "The write leaves its token as the new mark. If the policy that stamps is gone, \
+nothing is written; nor by a subresource that carries the object and keeps none of its annotations \
+(pods/resize, pods/ephemeralcontainers), until the object itself was written with this fence.";
+
+const MARKED: &str = "The write leaves its token as the new mark, no other one: the client writes it, \
+since no policy does.";
 
 impl Fencing {
     /// The policy and its binding.
@@ -85,17 +96,28 @@ impl Fencing {
                              int(variables.stamp.substring(variables.stamp.lastIndexOf('.') + 1)) > \
                              int(variables.before.substring(variables.before.lastIndexOf('.') + 1))"
                     .to_owned(),
-                words: "'ringfence: the number of the stamp ' + variables.stamp + ' has not grown: \
-                        the object was already written with ' + variables.before"
-                    .to_owned(),
+                words: format!(
+                    "'ringfence: {INHERITED}' + variables.stamp + ' has not grown: the object was \
+                     already written with ' + variables.before"
+                ),
                 plain: "ringfence: the number of the stamp has not grown",
             });
         }
+        let (why, what_to_do) = match self.mutation {
+            true => (
+                STAMPED,
+                format!(
+                    "write the object itself first; is the policy {} bound?",
+                    self.named("stamp")
+                ),
+            ),
+            false => (
+                MARKED,
+                "the client has to write it itself, beside its fence".to_owned(),
+            ),
+        };
         rules.push(Rule {
-            why: "The write leaves its token as the new mark. If the policy that stamps is gone, \
-                  nothing is written; nor by a subresource that carries the object and keeps none of \
-                  its annotations (pods/resize, pods/ephemeralcontainers), until the object itself \
-                  was written with this fence.",
+            why,
             expression: format!(
                 "!variables.good || request.operation in ['DELETE', 'CONNECT'] || !{} || {}",
                 carries_the_object(),
@@ -103,8 +125,7 @@ impl Fencing {
             ),
             words: format!(
                 "'ringfence: the object is not stamped with token ' + variables.token + ' \
-                 (annotation {TOKEN}): write the object itself first; is the policy {} bound?'",
-                self.named("stamp")
+                 (annotation {TOKEN}): {what_to_do}'",
             ),
             plain: "ringfence: the object is not stamped with the token of the request",
         });

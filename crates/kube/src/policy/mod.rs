@@ -7,6 +7,8 @@
 //!            └──▶ API server ──▶ floor   is it at least the newest grant's token?       best effort
 //! ```
 //!
+//! Without mutation, for Kubernetes below 1.36, the client writes the annotation that `stamp` would.
+//!
 //! A write carries the whole fence, `LEASE#TOKEN`, and not the token alone: tokens grow over all
 //! leases, so a newer one of another lease is greater than any of this one.
 //! [`Carrier`] says where it stands.
@@ -15,6 +17,7 @@ mod carrier;
 mod fencing;
 mod floor;
 mod judging;
+mod keeping;
 mod lowering;
 mod manifest;
 mod mark;
@@ -31,6 +34,7 @@ pub use fencing::{
     Fencing, FencingSpec, InvalidFencing, NAMESPACES_MAX, RESOURCES_MAX, WithoutLease,
 };
 pub use lowering::LOWER;
+pub use mark::INHERITED;
 pub use refusal::{REFUSAL, Refusal, Refuser, STALE};
 pub use subject::{InvalidResource, InvalidServiceAccount, Resource, ServiceAccount};
 
@@ -45,7 +49,9 @@ impl Fencing {
         yaml.push_str(&self.floor_object());
         yaml.push_str(&self.rights());
         yaml.push_str(&self.canary());
-        yaml.push_str(&self.stamp());
+        if self.mutation {
+            yaml.push_str(&self.stamp());
+        }
         yaml.push_str(&self.keep());
         yaml.push_str(&self.lower());
         yaml.push_str(&self.mark());
@@ -58,6 +64,10 @@ impl Fencing {
             true => format!("{} --without-keeper", self.command()),
             false => self.command(),
         };
+        let since = match self.mutation {
+            true => "Needs Kubernetes 1.36.",
+            false => "Needs Kubernetes 1.30, and a client that writes the mark beside its fence.",
+        };
         let lines = [
             "Printed by".to_owned(),
             format!("  {}", self.command()),
@@ -66,7 +76,7 @@ impl Fencing {
                 self.account.user(),
                 self.lease
             ),
-            "Needs Kubernetes 1.36. To apply it, again and again if you like:".to_owned(),
+            format!("{since} To apply it, again and again if you like:"),
             format!("  {} | kubectl apply -f -", self.command()),
             "To see that a stale write is refused, now and from now on:".to_owned(),
             format!("  {}", self.canary_command()),

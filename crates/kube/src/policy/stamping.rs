@@ -1,9 +1,8 @@
-//! What changes writes on their way: the stamp of a fenced one, and the mark under one that is not.
+//! The stamp: a policy that puts the token of a fenced write on the object.
 
 use super::carrier::Carrier;
 use super::fencing::Fencing;
-use super::judging::{carries_the_object, is_token, mark_of};
-use super::lowering::lowered;
+use super::judging::{carries_the_object, mark_of};
 use super::manifest::head;
 use super::text::{folded, named};
 use crate::{CLUSTER, TOKEN};
@@ -13,11 +12,6 @@ so that the next one is compared with it. A stale one is stamped as well, and th
 mark. An object that carries the token already is left as it is: to change one takes the API server \
 longer than to judge it. It has no parameters: a mutating policy with one would stop the copy of Leases \
 that the floor compares with.";
-
-const KEEP: &str = "No writer takes the mark away: who is not fenced (an admin's replace, an old manifest) \
-may write the object, and the mark that it had stays, unless the write raises it. The fenced account \
-is not helped like that: a stale write is refused, not mended. Deleting the object takes the mark \
-with it. An administrator who has to lower one names it, see the policy `lower` below.";
 
 impl Fencing {
     /// The policy that stamps, and its binding.
@@ -47,37 +41,13 @@ impl Fencing {
             new.push_str(&format!(" || {} != '{cluster}'", cluster_of("object")));
         }
         yaml.push_str(&named(4, "new", &new));
-        yaml.push_str(&self.mutation(&token));
+        yaml.push_str(&self.mutation_to(&token));
         yaml.push_str(&self.binding("stamp", "MutatingAdmissionPolicyBinding", false));
         yaml
     }
 
-    /// The policy that keeps marks, and its binding.
-    pub(super) fn keep(&self) -> String {
-        let mut yaml = self.mutating_head(KEEP, "keep");
-        let (old, new) = (mark_of("oldObject"), mark_of("object"));
-        let mut falls = format!("!{} || int({new}) < int({old})", is_token(&new));
-        if let Some(counts) = self.counts("object") {
-            falls.push_str(&format!(" || !({counts})"));
-        }
-        yaml.push_str(&self.resource_rules(&["", "/*"], "UPDATE"));
-        yaml.push_str("  matchConditions:\n");
-        let others = format!("request.userInfo.username != '{}'", self.account.user());
-        yaml.push_str(&named(4, "others", &others));
-        let marked = match self.counts("oldObject") {
-            Some(counts) => format!("{} && {counts}", is_token(&old)),
-            None => is_token(&old),
-        };
-        yaml.push_str(&named(4, "marked", &marked));
-        yaml.push_str(&named(4, "falls", &falls));
-        yaml.push_str(&named(4, "unasked", &format!("!({})", lowered())));
-        yaml.push_str(&self.mutation(&old));
-        yaml.push_str(&self.binding("keep", "MutatingAdmissionPolicyBinding", false));
-        yaml
-    }
-
     /// A mark with this token, and the cluster that it is of where one is named.
-    fn mutation(&self, token: &str) -> String {
+    pub(super) fn mutation_to(&self, token: &str) -> String {
         let of = self.cluster.as_ref();
         let of = of.map(|cluster| format!(", '{CLUSTER}': '{cluster}'"));
         let of = of.unwrap_or_default();
@@ -91,7 +61,7 @@ impl Fencing {
         )
     }
 
-    fn mutating_head(&self, why: &str, kind: &str) -> String {
+    pub(super) fn mutating_head(&self, why: &str, kind: &str) -> String {
         let api = "admissionregistration.k8s.io/v1";
         let head = head(why, api, "MutatingAdmissionPolicy", &self.named(kind));
         let again = match kind {

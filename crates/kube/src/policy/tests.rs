@@ -15,6 +15,14 @@ fn printed(carrier: Carrier) -> String {
     Fencing::new(wish(carrier)).unwrap().manifests()
 }
 
+/// What Kubernetes below 1.36 takes.
+fn without_mutation() -> FencingSpec {
+    FencingSpec {
+        mutation: false,
+        ..wish(Carrier::Sequence)
+    }
+}
+
 fn refused(change: impl FnOnce(&mut FencingSpec)) -> String {
     let mut wish = wish(Carrier::FieldManager);
     change(&mut wish);
@@ -342,19 +350,70 @@ fn only_marks_of_the_named_cluster_count() {
     }
 }
 
+#[test]
+fn without_mutation_no_policy_changes_a_write_and_the_same_names_are_used() {
+    let kinds = |wish: FencingSpec| -> Vec<(String, String)> {
+        let printed = Fencing::new(wish).unwrap().manifests();
+        let manifests = printed.split("---\n").skip(1);
+        manifests
+            .map(|yaml| {
+                let manifest: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
+                let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+                (text(&manifest["kind"]), text(&manifest["metadata"]["name"]))
+            })
+            .collect()
+    };
+    let with: Vec<_> = kinds(wish(Carrier::Sequence));
+    let with = with
+        .into_iter()
+        .filter(|(_, name)| !name.starts_with("stamp."));
+    let expected: Vec<_> = with
+        .map(|(kind, name)| (kind.replace("Mutating", "Validating"), name))
+        .collect();
+    assert_eq!(kinds(without_mutation()), expected);
+    let printed = Fencing::new(without_mutation()).unwrap().manifests();
+    assert!(!printed.contains("Mutating"), "{printed}");
+    assert!(!printed.contains("1.36"), "{printed}");
+    assert!(
+        printed.contains("--carrier sequence --service-account demo/leader --without-mutation\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn without_mutation_is_refused_where_no_client_would_write_the_mark() {
+    for carrier in [Carrier::Impersonate, Carrier::FieldManager] {
+        let wish = FencingSpec {
+            mutation: false,
+            ..wish(carrier)
+        };
+        let refused = Fencing::new(wish).unwrap_err().to_string();
+        let words = format!("with the carrier {carrier} a policy writes the mark");
+        assert!(refused.contains(&words), "{refused}");
+    }
+    let cluster = FencingSpec {
+        cluster: Some("ab".repeat(16)),
+        ..without_mutation()
+    };
+    let refused = Fencing::new(cluster).unwrap_err().to_string();
+    assert!(refused.contains("leave the id out"), "{refused}");
+}
+
 /// What operators read in `deploy/kubernetes/fencing`. With `RINGFENCE_REWRITE` set it is written
 /// again, to be looked at in the diff.
 #[test]
 fn the_examples_are_as_printed() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = folder.join("../../deploy/kubernetes/fencing");
-    for carrier in Carrier::ALL {
+    let examples = Carrier::ALL.map(|carrier| (carrier.name().to_owned(), wish(carrier)));
+    let unmutated = ("sequence-without-mutation".to_owned(), without_mutation());
+    for (name, wish) in examples.into_iter().chain([unmutated]) {
         let example = FencingSpec {
             account: Some("demo/controller".parse().unwrap()),
-            ..wish(carrier)
+            ..wish
         };
         let printed = Fencing::new(example).unwrap().manifests();
-        let path = folder.join(format!("{carrier}.yaml"));
+        let path = folder.join(format!("{name}.yaml"));
         if std::env::var_os("RINGFENCE_REWRITE").is_some() {
             std::fs::write(&path, &printed).unwrap();
         }

@@ -34,6 +34,11 @@ pub(crate) struct Policy {
     /// copied from elsewhere, with a mark, locks no client out [default: all marks count]
     #[arg(long, value_name = "ID")]
     cluster_id: Option<String>,
+    /// Print policies that change no write, for Kubernetes 1.30 to 1.35: the client writes the mark
+    /// itself, and a write of another account that drops or lowers it is refused. With the carrier
+    /// sequence alone [default: needs Kubernetes 1.36]
+    #[arg(long)]
+    without_mutation: bool,
     /// Leave out what all leases of a Kubernetes share, as for deleting the rest
     #[arg(long)]
     without_keeper: bool,
@@ -56,6 +61,7 @@ impl Policy {
             without_lease,
             floors: self.floors,
             cluster: self.cluster_id,
+            mutation: !self.without_mutation,
             keeper: !self.without_keeper,
             ..self.guarded.wish(self.resources)
         };

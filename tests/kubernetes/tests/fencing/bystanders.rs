@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config};
+use ringfence_kube::TOKEN;
 use ringfence_kube::policy::{Carrier, Fencing, FencingSpec, WithoutLease};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::json;
@@ -53,9 +54,10 @@ async fn acting_as(plane: &ControlPlane, user: &str, group: &str) -> Client {
 
 /// A Pod's life, as the scheduler and kubelet write it; they have all rights, so that only a policy
 /// could refuse them.
-async fn a_pod_lives_and_dies(stand: &Stand, name: &str) {
+pub(crate) async fn a_pod_lives_and_dies(stand: &Stand, name: &str) {
+    let marked = json!({TOKEN: CURRENT.to_string()});
     let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": marked},
         "spec": {
             "automountServiceAccountToken": false,
             "containers": [{"name": "one", "image": "none"}],

@@ -4,7 +4,7 @@ use ringfence_kube::policy::Carrier;
 use ringfence_kubernetes::User;
 
 use crate::process::{Running, run, text};
-use crate::stand::{CURRENT, Stand, with_every_carrier};
+use crate::stand::{CURRENT, Form, Stand, WITHOUT_MUTATION, with_every_carrier};
 
 const OPEN: [&str; 2] = [
     "ringfence_kube_canary_open{rule=\"floor\"}",
@@ -92,30 +92,36 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn asked_once_it_answers_with_its_exit_code() {
-    with_every_carrier(async |carrier| {
-        let Some(stand) = Stand::start(carrier, CURRENT).await else {
-            return;
-        };
-        // The fenced account itself, and an account that may impersonate it.
-        for user in [User::Default, User::Admin] {
-            let mut arguments = arguments(&stand, user);
-            arguments.push("--once".to_owned());
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let output = run(&arguments).await;
-            let told = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(output.status.code(), Some(0), "{carrier} {user:?}: {told}");
-            assert_eq!(told.lines().count(), 2, "{told}");
-        }
-        let name = format!("mark.leader.{}.ringfence.io", stand.namespace);
-        stand.remove("validatingadmissionpolicybinding", &name);
-        let arguments = arguments(&stand, User::Default);
-        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        arguments.push("--once");
-        crate::stand::until("the mark is seen to be gone", || async {
-            let output = run(&arguments).await;
-            output.status.code() == Some(1)
-        })
-        .await;
+    with_every_carrier(|carrier| answers_with_its_exit_code(carrier.into())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_mutation_it_answers_in_the_same_way() {
+    answers_with_its_exit_code(WITHOUT_MUTATION).await;
+}
+
+async fn answers_with_its_exit_code(form: Form) {
+    let Some(stand) = Stand::start(form, CURRENT).await else {
+        return;
+    };
+    // The fenced account itself, and an account that may impersonate it.
+    for user in [User::Default, User::Admin] {
+        let mut arguments = arguments(&stand, user);
+        arguments.push("--once".to_owned());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = run(&arguments).await;
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{form:?} {user:?}: {told}");
+        assert_eq!(told.lines().count(), 2, "{told}");
+    }
+    let name = format!("mark.leader.{}.ringfence.io", stand.namespace);
+    stand.remove("validatingadmissionpolicybinding", &name);
+    let arguments = arguments(&stand, User::Default);
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    arguments.push("--once");
+    crate::stand::until("the mark is seen to be gone", || async {
+        let output = run(&arguments).await;
+        output.status.code() == Some(1)
     })
     .await;
 }

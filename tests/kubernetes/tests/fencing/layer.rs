@@ -21,7 +21,7 @@ use ringfence_tests::{Beside, Cluster, Options, Signal};
 use serde_json::json;
 use tower::util::MapRequestLayer;
 
-use crate::stand::{LONG, Stand, until, within};
+use crate::stand::{Form, LONG, Stand, WITHOUT_MUTATION, until, within};
 use crate::writer::Op;
 
 /// Longer than any of these tests.
@@ -81,7 +81,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn start(carrier: Carrier, told: policy::Carrier) -> Option<Self> {
+    async fn start(carrier: Carrier, told: impl Into<Form>) -> Option<Self> {
         let plane = ControlPlane::shared().await?;
         let stand = Stand::beside(Arc::clone(&plane), told, 1, true).await?;
         let cluster = one_node().await;
@@ -254,6 +254,30 @@ async fn by_the_sequence_the_layer_fences_all_that_carries_a_whole_object() {
     scene.marked("apply", scene.apply("pears").await);
     scene.marked("apply again", scene.apply("pears").await);
     scene.delete_by_version("pears").await;
+    scene.end_by_refusal("prices").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_mutation_the_layer_writes_the_mark_itself() {
+    let carrier = Carrier::SequenceWithMark;
+    let Some(scene) = Scene::start(carrier, WITHOUT_MUTATION).await else {
+        return;
+    };
+    scene.write_in_many_ways("prices").await;
+    scene.marked("apply", scene.apply("pears").await);
+    scene.marked("apply again", scene.apply("pears").await);
+    scene.delete_by_version("pears").await;
+    scene.end_by_refusal("prices").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_that_the_layer_writes_is_admitted_by_policies_that_write_it_too() {
+    let (carrier, told) = (Carrier::SequenceWithMark, policy::Carrier::Sequence);
+    let Some(scene) = Scene::start(carrier, told).await else {
+        return;
+    };
+    scene.write_in_many_ways("prices").await;
+    scene.marked("apply", scene.apply("pears").await);
     scene.end_by_refusal("prices").await;
 }
 

@@ -22,4 +22,5 @@ mod subresources;
 mod table;
 mod verdict;
 mod webhook;
+mod without_mutation;
 mod writer;

@@ -23,6 +23,27 @@ pub(crate) const LONG: Duration = Duration::from_secs(90);
 /// The token of the grant in force: beyond what a floating-point number can tell apart.
 pub(crate) const CURRENT: u64 = (1 << 53) + 1;
 
+/// How writes carry their fence, and who writes the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) carrier: Carrier,
+    /// Policies write it; otherwise the client does.
+    pub(crate) mutation: bool,
+}
+
+impl From<Carrier> for Form {
+    fn from(carrier: Carrier) -> Self {
+        let mutation = true;
+        Self { carrier, mutation }
+    }
+}
+
+/// What Kubernetes below 1.36 takes.
+pub(crate) const WITHOUT_MUTATION: Form = Form {
+    carrier: Carrier::Sequence,
+    mutation: false,
+};
+
 /// Waits for `future`, and says what was waited for if it does not complete.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(LONG, future).await {
@@ -89,19 +110,21 @@ pub(crate) struct Stand {
 pub(crate) const GUARDED: [&str; 3] = ["configmaps", "pods", "deployments.apps"];
 
 /// What is wished for here, unless it is changed.
-pub(crate) fn wish(namespace: &str, carrier: Carrier) -> FencingSpec {
+pub(crate) fn wish(namespace: &str, form: impl Into<Form>) -> FencingSpec {
+    let Form { carrier, mutation } = form.into();
     FencingSpec {
         resources: GUARDED.map(|name| name.parse().unwrap()).to_vec(),
         account: Some("default/default".parse().unwrap()),
+        mutation,
         ..FencingSpec::new(format!("{namespace}/leader"), carrier)
     }
 }
 
 impl Stand {
     /// Beside the API server that all tests share; `None` if there is none, or no kubectl.
-    pub(crate) async fn start(carrier: Carrier, floor: u64) -> Option<Self> {
+    pub(crate) async fn start(form: impl Into<Form>, floor: u64) -> Option<Self> {
         let plane = ControlPlane::shared().await?;
-        let stand = Self::beside(plane, carrier, floor, true).await?;
+        let stand = Self::beside(plane, form, floor, true).await?;
         stand.until_in_force(floor).await;
         Some(stand)
     }
@@ -109,15 +132,16 @@ impl Stand {
     /// The same beside another one, and without waiting for anything; `None` if there is no kubectl.
     pub(crate) async fn beside(
         plane: Arc<ControlPlane>,
-        carrier: Carrier,
+        form: impl Into<Form>,
         floor: u64,
         keeper: bool,
     ) -> Option<Self> {
         kubectl()?;
-        let mut stand = Self::without_policies(plane, carrier, floor).await;
+        let form = form.into();
+        let mut stand = Self::without_policies(plane, form, floor).await;
         let wish = FencingSpec {
             keeper,
-            ..wish(&stand.namespace, carrier)
+            ..wish(&stand.namespace, form)
         };
         stand.fencing = Fencing::new(wish).unwrap();
         stand.kubectl("apply", &stand.fencing.manifests());
@@ -127,17 +151,18 @@ impl Stand {
     /// A namespace with its Lease and roles alone.
     pub(crate) async fn without_policies(
         plane: Arc<ControlPlane>,
-        carrier: Carrier,
+        form: impl Into<Form>,
         floor: u64,
     ) -> Self {
+        let form = form.into();
         let namespace = plane.namespace("fencing").await;
         let stand = Self {
             admin: plane.client(User::Admin).await,
             account: plane.client(User::Default).await,
-            fencing: Fencing::new(wish(&namespace, carrier)).unwrap(),
+            fencing: Fencing::new(wish(&namespace, form)).unwrap(),
             plane,
             namespace,
-            carrier,
+            carrier: form.carrier,
         };
         stand.allow().await;
         stand.raise(floor).await;
@@ -259,7 +284,8 @@ impl Stand {
     /// Who writes with this text as its fence, or without any.
     pub(crate) fn writer(&self, fence: Option<&str>) -> Writer {
         let fence = fence.map(str::to_owned);
-        Writer::new(self.account.clone(), &self.namespace, self.carrier, fence)
+        let writer = Writer::new(self.account.clone(), &self.namespace, self.carrier, fence);
+        writer.marks(!self.fencing.mutates())
     }
 
     /// What would become of the creation of an object.
@@ -293,7 +319,10 @@ impl Stand {
         let kept = Some(FencingToken::MAX.to_string());
         until("marks are kept", || async {
             let written = self.would_annotate(&mark, json!({TOKEN: "1"})).await;
-            written.is_ok_and(|mark| mark == kept)
+            match self.fencing.mutates() {
+                true => written.is_ok_and(|mark| mark == kept),
+                false => written.is_err(),
+            }
         })
         .await;
         until("lowering is judged", || async {

@@ -7,7 +7,7 @@ use rand::{SeedableRng as _, rngs::StdRng};
 use ringfence_kube::TOKEN;
 use ringfence_kube::policy::Carrier;
 
-use crate::stand::{CURRENT, Stand};
+use crate::stand::{CURRENT, Form, Stand, WITHOUT_MUTATION};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
@@ -18,8 +18,17 @@ const WRITES: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_racing_writers_the_newest_stays_whoever_comes_last() {
+    newest_stays(Carrier::Impersonate).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_mutation_the_newest_of_racing_writers_stays_too() {
+    newest_stays(WITHOUT_MUTATION).await;
+}
+
+async fn newest_stays(form: impl Into<Form>) {
     // The floor is far below: the mark alone decides.
-    let Some(stand) = Stand::start(Carrier::Impersonate, 2).await else {
+    let Some(stand) = Stand::start(form, 2).await else {
         return;
     };
     let fence = stand.fence(CURRENT);

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use ringfence_kube::TOKEN;
 use ringfence_kube::policy::{Carrier, STAMP};
+use ringfence_kubernetes::version;
 use serde_json::{Value, json};
 
-use crate::stand::{CURRENT, Stand};
+use crate::stand::{CURRENT, Form, Stand, WITHOUT_MUTATION};
 use crate::verdict::Verdict;
 use crate::writer::{MANAGER, Op};
 
@@ -58,8 +59,10 @@ const HEADS: &str = "| write | current | stale | stale, floor late | none | malf
 const DOCUMENT: &str = include_str!("../../../../deploy/FENCING.md");
 
 /// The rows of a carrier's table.
-fn expected(carrier: Carrier) -> String {
-    let begins = format!("Carrier `{carrier}`:\n\n{HEADS}");
+fn expected(form: impl Into<Form>) -> String {
+    let Form { carrier, mutation } = form.into();
+    let how = if mutation { "" } else { " without mutation" };
+    let begins = format!("Carrier `{carrier}`{how}:\n\n{HEADS}");
     let told = DOCUMENT.split_once(&begins);
     let (_, table) = told.unwrap_or_else(|| panic!("not in deploy/FENCING.md:\n{begins}"));
     let rows = table.lines().take_while(|line| line.starts_with('|'));
@@ -149,14 +152,14 @@ async fn cell(stand: &Stand, op: Op, offer: Offer) -> String {
 }
 
 /// The table of a carrier, as it is; `None` if there is no Kubernetes.
-async fn measured(carrier: Carrier) -> Option<String> {
+async fn measured(form: Form) -> Option<String> {
     // The Lease of the second stands where the copy of an API server would that has not heard of
     // anything for long.
-    let late = tokio::spawn(Stand::start(carrier, 2));
-    let stand = Stand::start(carrier, CURRENT).await?;
+    let late = tokio::spawn(Stand::start(form, 2));
+    let stand = Stand::start(form, CURRENT).await?;
     let late = late.await.unwrap()?;
     let mut table = String::new();
-    for op in Op::ALL {
+    for op in served() {
         write!(table, "| {} |", op.shown()).unwrap();
         for offer in Offer::ALL {
             let stand = match offer {
@@ -170,17 +173,31 @@ async fn measured(carrier: Carrier) -> Option<String> {
     Some(table)
 }
 
-async fn is_as_expected(carrier: Carrier) {
-    let Some(measured) = measured(carrier).await else {
+async fn is_as_expected(form: impl Into<Form>) {
+    let form = form.into();
+    let Some(measured) = measured(form).await else {
         return;
     };
-    println!("carrier {carrier}\n\n{HEADS}{measured}");
-    let expected = expected(carrier);
-    for (row, expected) in measured.lines().zip(expected.lines()) {
-        assert_eq!(row, expected);
+    println!("{form:?} with {}\n\n{HEADS}{measured}", version());
+    let expected = expected(form);
+    assert_eq!(expected.lines().count(), Op::ALL.len());
+    let of = |op: Op| {
+        let begins = format!("| {} |", op.shown());
+        let mut rows = expected.lines();
+        rows.find(|row| row.starts_with(&begins)).unwrap()
+    };
+    for (op, row) in served().into_iter().zip(measured.lines()) {
+        assert_eq!(row, of(op));
     }
-    let rows = [measured, expected].map(|table| table.lines().count());
-    assert_eq!(rows, [Op::ALL.len(); 2]);
+}
+
+/// The rows that there are with this version of Kubernetes: a Pod is resized by a subresource since
+/// 1.33.
+fn served() -> Vec<Op> {
+    let minor = version().split('.').nth(1).unwrap();
+    let resizes = minor.parse::<u32>().unwrap() >= 33;
+    let all = Op::ALL.into_iter();
+    all.filter(|op| resizes || *op != Op::Resize).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,11 +215,16 @@ async fn fences_by_sequence_are_judged_as_the_table_says() {
     is_as_expected(Carrier::Sequence).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_by_sequence_without_mutation_are_judged_as_the_table_says() {
+    is_as_expected(WITHOUT_MUTATION).await;
+}
+
 /// A row of what is promised, not only of what happens: with the mark, or a floor that is in time.
 #[test]
 fn no_stale_write_is_admitted_but_where_it_is_said() {
-    let stale_and_admitted = |carrier: Carrier, column: usize| -> Vec<String> {
-        let table = expected(carrier);
+    let stale_and_admitted = |form: Form, column: usize| -> Vec<String> {
+        let table = expected(form);
         let rows = table.lines().map(|row| {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
             (cells[1].to_owned(), cells[column])
@@ -211,10 +233,15 @@ fn no_stale_write_is_admitted_but_where_it_is_said() {
             .map(|(op, _)| op)
             .collect()
     };
-    assert!(stale_and_admitted(Carrier::Impersonate, 3).is_empty());
-    for carrier in [Carrier::FieldManager, Carrier::Sequence] {
-        assert_eq!(stale_and_admitted(carrier, 3), ["delete what it read"]);
+    let impersonate = Form::from(Carrier::Impersonate);
+    assert!(stale_and_admitted(impersonate, 3).is_empty());
+    for form in [
+        Carrier::FieldManager.into(),
+        Carrier::Sequence.into(),
+        WITHOUT_MUTATION,
+    ] {
+        assert_eq!(stale_and_admitted(form, 3), ["delete what it read"]);
     }
     let late = ["create", "scale", "eviction", "exec", "delete, then create"];
-    assert_eq!(stale_and_admitted(Carrier::Impersonate, 4), late);
+    assert_eq!(stale_and_admitted(impersonate, 4), late);
 }

@@ -25,6 +25,8 @@ pub(crate) enum Verdict {
     Several,
     /// Refused by us: no policy stamps.
     Unstamped,
+    /// Refused by us: a mark that an account which is not fenced would lower.
+    Falls,
     /// Refused by us: a fence that was never granted.
     Forged,
     /// Refused by the API server: another version than the one that was named.
@@ -32,7 +34,7 @@ pub(crate) enum Verdict {
 }
 
 /// Our refusals, by words in them.
-const WORDS: [(&str, Verdict); 10] = [
+const WORDS: [(&str, Verdict); 11] = [
     (STALE, Verdict::Stale),
     (" carries no fence", Verdict::Missing),
     ("malformed fence ", Verdict::Malformed),
@@ -43,6 +45,7 @@ const WORDS: [(&str, Verdict); 10] = [
     (" names no version", Verdict::NoVersion),
     (" fences, expected one", Verdict::Several),
     (" is not stamped", Verdict::Unstamped),
+    (" would fall ", Verdict::Falls),
     ("forged fence ", Verdict::Forged),
 ];
 
@@ -83,6 +86,7 @@ impl Verdict {
             Self::NoVersion => "no version",
             Self::Several => "several",
             Self::Unstamped => "not stamped",
+            Self::Falls => "mark falls",
             Self::Forged => "forged",
             Self::Outdated => "409",
         }

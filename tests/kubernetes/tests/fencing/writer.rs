@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, Request};
 use kube::{Client, Error};
+use ringfence_kube::TOKEN;
 use ringfence_kube::policy::{Carrier, FENCE_EXTRA, STAMP};
 use ringfence_kubernetes::User;
 use serde_json::{Value, json};
@@ -102,6 +103,8 @@ pub(crate) struct Writer {
     carrier: Carrier,
     fence: Option<String>,
     dry: bool,
+    /// It writes the mark, too.
+    marks: bool,
     /// The version of the object that it knows.
     known: Option<String>,
 }
@@ -128,6 +131,7 @@ impl Writer {
             carrier,
             fence,
             dry: false,
+            marks: false,
             known: None,
         }
     }
@@ -135,6 +139,12 @@ impl Writer {
     /// Nothing of what it writes is stored.
     pub(crate) fn dry(mut self) -> Self {
         self.dry = true;
+        self
+    }
+
+    /// Whether it writes the mark beside its fence, as it must where no policy does.
+    pub(crate) fn marks(mut self, marks: bool) -> Self {
+        self.marks = marks;
         self
     }
 
@@ -158,12 +168,17 @@ impl Writer {
         }
     }
 
-    /// The annotations of a body: the stamp, where that is the carrier.
+    /// The annotations of a body: the stamp, where that is the carrier, and the mark.
     fn annotations(&self) -> Value {
-        match (self.carrier, &self.fence) {
-            (Carrier::Sequence, Some(fence)) => json!({STAMP: format!("{fence}.{}", number())}),
-            _ => json!({}),
+        let (Carrier::Sequence, Some(fence)) = (self.carrier, &self.fence) else {
+            return json!({});
+        };
+        let mut annotations = json!({STAMP: format!("{fence}.{}", number())});
+        if self.marks {
+            let (_, token) = fence.split_once('#').unwrap();
+            annotations[TOKEN] = json!(token);
         }
+        annotations
     }
 
     fn config_map(&self, name: &str) -> Value {
@@ -194,8 +209,8 @@ impl Writer {
             Op::Update => {
                 let mut read = self.get(&config).await?;
                 read["data"]["written"] = json!(number().to_string());
-                if self.carrier == Carrier::Sequence && self.fence.is_some() {
-                    read["metadata"]["annotations"][STAMP] = self.annotations()[STAMP].clone();
+                for (name, text) in self.annotations().as_object().unwrap() {
+                    read["metadata"]["annotations"][name] = text.clone();
                 }
                 (Method::PUT, config, JSON, read)
             }
@@ -266,9 +281,9 @@ impl Writer {
         let mut patch = vec![json!({
             "op": "replace", "path": "/data/written", "value": number().to_string(),
         })];
-        if let Some(stamp) = self.annotations().get(STAMP) {
-            let path = format!("/metadata/annotations/{}", STAMP.replace('/', "~1"));
-            patch.push(json!({"op": "add", "path": path, "value": stamp}));
+        for (name, text) in self.annotations().as_object().unwrap() {
+            let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
+            patch.push(json!({"op": "add", "path": path, "value": text}));
         }
         Value::Array(patch)
     }
