@@ -63,7 +63,7 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     Kubernetes,
     /// Builds API servers of older versions of Kubernetes into the user's cache, and runs the tests with each
-    /// of them that it can pass; VERSION...: only with those; needs Go; eight minutes on two cores for each, once
+    /// of them that it can pass; needs Go; eight minutes on two cores for each, once
     #[command(verbatim_doc_comment)]
     OlderKubernetes(older::Request),
     /// Writes to the user's cache: builds the server of S3 that tests start; needs Go; two minutes

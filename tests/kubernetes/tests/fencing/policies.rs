@@ -89,3 +89,34 @@ async fn applying_them_again_on_the_server_side_changes_nothing_either() {
     stand.plane.kubectl(&apply, &manifests);
     assert_eq!(versions(&stand), before);
 }
+
+/// After an upgrade of Kubernetes, as `deploy/FENCING.md` says it: the clients stay as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_with_mutation_take_the_place_of_those_without_it() {
+    let Some(mut stand) = Stand::start(WITHOUT_MUTATION, CURRENT).await else {
+        return;
+    };
+    let (current, stale) = (stand.fence(CURRENT), stand.fence(CURRENT - 1));
+    let marking = stand.writer(Some(&current));
+    let made = marking.write(Op::Create, "prices").await;
+    assert_eq!(made, Ok(Verdict::Admitted));
+
+    stand.fencing = Fencing::new(wish(&stand.namespace, stand.carrier)).unwrap();
+    stand.kubectl("apply", &stand.fencing.manifests());
+    stand.until_in_force(CURRENT).await;
+    let left = format!("keep.leader.{}.ringfence.io", stand.namespace);
+    let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
+    let plain = stand.writer(Some(&current));
+    for removed in [false, true] {
+        if removed {
+            stand.plane.kubectl(&["delete", kinds, &left], "");
+        }
+        for writer in [&marking, &plain] {
+            let done = writer.write(Op::MergePatch, "prices").await;
+            assert_eq!(done, Ok(Verdict::Admitted), "{removed}");
+        }
+        let late = stand.writer(Some(&stale));
+        let late = late.write(Op::MergePatch, "prices").await;
+        assert_eq!(late, Ok(Verdict::Stale), "{removed}");
+    }
+}
