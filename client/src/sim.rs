@@ -123,6 +123,13 @@ impl Host {
         tasks.iter().for_each(AbortHandle::abort);
     }
 
+    /// Makes this host the one whose chance is drawn from on this thread outside of all tasks of
+    /// hosts, until the value is dropped.
+    #[must_use = "it ends when it is dropped"]
+    pub fn reside(self: &Arc<Self>) -> Resident {
+        Resident(enter(self))
+    }
+
     /// Whether it was killed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -163,6 +170,9 @@ impl Drop for Entered {
         CURRENT.set(self.0.take());
     }
 }
+
+/// See [`Host::reside`].
+pub struct Resident(#[expect(dead_code, reason = "its drop is what counts")] Entered);
 
 /// A task on a host.
 struct OnHost<F> {

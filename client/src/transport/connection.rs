@@ -114,6 +114,13 @@ async fn greet(
     .await
 }
 
+/// Where channels of a simulation lead: to a socket that no machine has. So a call fails at once, and
+/// no resolver is asked, for which virtual time would stand still.
+#[cfg(all(feature = "sim", unix))]
+const NOWHERE: &str = "unix:/nonexistent/simulated";
+#[cfg(all(feature = "sim", not(unix)))]
+const NOWHERE: &str = "http://simulated";
+
 /// The same in a simulation, where a channel leads nowhere.
 #[cfg(feature = "sim")]
 async fn greet_simulated(
@@ -126,7 +133,9 @@ async fn greet_simulated(
         .network
         .connect(&endpoint.to_string(), outgoing)
         .await?;
-    let channel = transport::Endpoint::from_static("http://simulated").connect_lazy();
+    let channel = transport::Endpoint::from_shared(NOWHERE)
+        .map_err(|fault| in_full(&fault))?
+        .connect_lazy();
     let channel = Credential::default().on(channel);
     greeted(endpoint, channel, outbound, Inbound::Simulated(incoming)).await
 }
