@@ -132,6 +132,10 @@ const TABLE: &[(&str, Shown)] = &[
         "crates/guard/README.md",
         Shown::Compiled("crates/guard/tests/suite/readme.rs"),
     ),
+    (
+        "crates/test-cluster/README.md",
+        Shown::Compiled("crates/test-cluster/tests/kit/readme.rs"),
+    ),
     ("CONTRIBUTING.md", Shown::Contrast),
 ];
 

@@ -58,6 +58,15 @@ const EDGES: &[(&str, &[&str])] = &[
         &["ringfence-core", "ringfence-model", "ringfence-proto"],
     ),
     (
+        TEST_CLUSTER,
+        &[
+            "ringfence-client",
+            "ringfence-core",
+            "ringfence-guard",
+            "ringfence-proto",
+        ],
+    ),
+    (
         "ringfence-chaos",
         &[
             "ringfence-check",
@@ -114,6 +123,9 @@ const PLANTED: &str = "ringfence-planted";
 
 /// Test helpers: named as a dev-dependency, so that they never ship.
 const TESTKIT: &str = "ringfence-testkit";
+
+/// The same for users of the client. It simulates what surrounds one.
+const TEST_CLUSTER: &str = "ringfence-test-cluster";
 
 /// The feature of a crate with its simulated disks, networks and random numbers.
 const SIMULATION: &str = "sim";
@@ -221,13 +233,13 @@ fn internal_fault(
     kind: Kind,
 ) -> Option<Violation> {
     let anything = allowed.contains(&"*") || dependency == PLANTED;
-    if dependency == TESTKIT {
+    if dependency == TESTKIT || dependency == TEST_CLUSTER {
         let fine = kind == Kind::Dev || anything;
         return (!fine).then(|| {
             Violation::new(
                 &package.manifest,
                 1,
-                format!("`{}` would ship `{TESTKIT}`", package.name),
+                format!("`{}` would ship `{dependency}`", package.name),
                 "move it to [dev-dependencies]",
             )
         });
@@ -247,7 +259,8 @@ fn internal_fault(
 /// What a program ships has no simulated disks, networks or random numbers in it.
 fn simulated(package: &Package, allowed: &[&str], dependency: &Dependency) -> Option<Violation> {
     let turned_on = dependency.features.iter().any(|name| name == SIMULATION);
-    let ships = dependency.kind != Kind::Dev && !allowed.contains(&"*");
+    let for_tests = package.name == TEST_CLUSTER || allowed.contains(&"*");
+    let ships = dependency.kind != Kind::Dev && !for_tests;
     (turned_on && ships).then(|| {
         Violation::new(
             &package.manifest,
