@@ -143,8 +143,11 @@ const TRIES: u32 = 5;
 /// Between two tries of one for a Pod.
 const POD_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sends an `Open`. For a Pod it has to know a later cluster time than the process that was in its
-/// container before; the greeting of a node that is behind may not tell one, a refusal does.
+/// Sends an `Open` with the newest cluster time that this client knows: a late duplicate is refused by
+/// it. The time of a client that has asked nothing for a minute is too old as well. For a Pod it has
+/// to be later than what the process knew that was in its container before, and the greeting of a
+/// node that is behind may show an older one. Such a refusal shows the present time, and has no
+/// effect.
 ///
 /// A call is repeated under its id until it is answered. If the id is known and its session over,
 /// an earlier try opened it, no caller heard, and no task kept it alive: there is nothing to keep,
@@ -172,14 +175,16 @@ pub(crate) async fn ask(
         tries -= 1;
         let for_pod = request.pod.is_some();
         match refusal.reason {
-            Reason::OpenTooOld if for_pod && tries > 0 => {}
+            Reason::OpenTooOld if tries > 0 => {}
             Reason::OpenIdUsed if !for_pod && tries > 0 => continue,
             _ => return Err(CallError::Refused(refusal)),
         }
         if let Some(Ok(now)) = refusal.metadata.get("now").map(|now| now.parse()) {
             transport.saw_cluster_time(now);
         }
-        transport.sleep(POD_PAUSE).await;
+        if for_pod {
+            transport.sleep(POD_PAUSE).await;
+        }
     }
 }
 

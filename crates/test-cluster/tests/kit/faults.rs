@@ -118,7 +118,7 @@ async fn a_write_that_is_held_up_arrives_behind_the_next_holders() {
     let (account, fence) = (table.connect(&alice), lease.fence());
     world.delay_next_store_call(&alice, 3 * TTL);
     world.spawn(&alice, async move {
-        account.write_under(&fence, "alice's").await
+        account.write_under(&fence, "alice's").await;
     });
     sleep(Duration::from_secs(1)).await;
     lease.release().await.unwrap();
@@ -294,4 +294,17 @@ async fn waiters_are_served_in_their_order() {
         tokens.push(waiting.await.unwrap());
     }
     assert!(tokens.is_sorted(), "{tokens:?}");
+}
+
+/// Found by this crate: the newest cluster time that such a client knows is older than an `Open` may
+/// be.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asked_nothing_for_an_hour_is_granted_a_lease() {
+    let (world, _alice, _lease) = held(15).await;
+    let bob = world.client("bob").await;
+    sleep(Duration::from_secs(3_600)).await;
+    let held = bob.lock("jobs/y").await.unwrap();
+    assert!(held.is_valid());
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(session(&bob).await.ttl(), TTL);
 }
