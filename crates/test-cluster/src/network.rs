@@ -171,7 +171,7 @@ async fn serve(
         for frame in asked.frames {
             match serving::serve(&nodes.cluster, &process.name, frame) {
                 Answer::Now(frame) => {
-                    answer.send(message(frame)).ok();
+                    answer.send(message(*frame)).ok();
                 }
                 Answer::Later(wait) => waits.push(wait),
             }

@@ -1,11 +1,13 @@
 //! What a node answers to a client's frame: decoded, applied and encoded by the code that the nodes
 //! use, `ringfence_proto::wire` and the state machine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ringfence_core::{
     Acquired, ClusterTime, Command, Opened, Outcome, Rejection, Renew, RequestNumber, SessionId,
+    StateMachine,
 };
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
@@ -19,7 +21,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The answer to a frame.
 pub(crate) enum Answer {
     /// At once.
-    Now(v1::ServerFrame),
+    Now(Box<v1::ServerFrame>),
     /// When a wait in a queue ends.
     Later(BoxFuture<'static, v1::ServerFrame>),
 }
@@ -27,15 +29,11 @@ pub(crate) enum Answer {
 type Answered = Result<Body, Refusal>;
 
 /// Carries out what a process asks.
-pub(crate) fn serve(
-    cluster: &std::sync::Arc<Cluster>,
-    process: &str,
-    frame: v1::ClientFrame,
-) -> Answer {
+pub(crate) fn serve(cluster: &Arc<Cluster>, process: &str, frame: v1::ClientFrame) -> Answer {
     let id = frame.id;
     let asked = match wire::frame_from_wire(frame.body) {
         Ok(asked) => asked,
-        Err(refusal) => return Answer::Now(framed(id, Err(refusal))),
+        Err(refusal) => return now(id, Err(refusal)),
     };
     let answered = match asked {
         wire::Asked::Command(command) => return propose(cluster, process, id, command),
@@ -54,7 +52,11 @@ pub(crate) fn serve(
             Ok(Body::Check(wire::verdict_to_wire(verdict, point(machine))))
         }),
     };
-    Answer::Now(framed(id, answered))
+    now(id, answered)
+}
+
+fn now(id: u64, answered: Answered) -> Answer {
+    Answer::Now(Box::new(framed(id, answered)))
 }
 
 fn framed(id: u64, answered: Answered) -> v1::ServerFrame {
@@ -72,25 +74,22 @@ fn no_leader() -> Refusal {
     Refusal::unavailable(why, None, RETRY_AFTER)
 }
 
-fn look(
-    cluster: &Cluster,
-    answer: impl FnOnce(&ringfence_core::StateMachine) -> Answered,
-) -> Answered {
+fn look(cluster: &Cluster, answer: impl FnOnce(&StateMachine) -> Answered) -> Answered {
     cluster.leader().ok_or_else(no_leader)?;
     cluster.read(answer)
 }
 
-fn point(machine: &ringfence_core::StateMachine) -> v1::ReadPoint {
+fn point(machine: &StateMachine) -> v1::ReadPoint {
     wire::read_point_to_wire(machine.index(), machine.time(), Duration::ZERO)
 }
 
-fn propose(cluster: &std::sync::Arc<Cluster>, process: &str, id: u64, command: Command) -> Answer {
+fn propose(cluster: &Arc<Cluster>, process: &str, id: u64, command: Command) -> Answer {
     let asked = match &command {
         Command::Request(request) => Some((request.session, request.number)),
         _ => None,
     };
     let Some(Applied { outcome, time }) = cluster.apply(command, Some(process)) else {
-        return Answer::Now(framed(id, Err(no_leader())));
+        return now(id, Err(no_leader()));
     };
     let answered = match outcome {
         Outcome::Acquired(acquired) => {
@@ -125,7 +124,7 @@ fn propose(cluster: &std::sync::Arc<Cluster>, process: &str, id: u64, command: C
         | Outcome::AccessChanged { .. }
         | Outcome::Object(_) => Err(Refusal::fault("the log answered another question")),
     };
-    Answer::Now(framed(id, answered))
+    now(id, answered)
 }
 
 fn opened_to_wire(cluster: &Cluster, opened: &Opened, time: ClusterTime) -> v1::OpenResponse {
@@ -135,7 +134,7 @@ fn opened_to_wire(cluster: &Cluster, opened: &Opened, time: ClusterTime) -> v1::
 
 /// Answers an acquire, or waits with it for its turn.
 fn acquired_or_waits(
-    cluster: &std::sync::Arc<Cluster>,
+    cluster: &Arc<Cluster>,
     id: u64,
     acquired: Acquired,
     time: ClusterTime,
@@ -150,7 +149,7 @@ fn acquired_or_waits(
                 framed(id, settled(&cluster, session, done, opened).await)
             }))
         }
-        (acquired, _) => Answer::Now(framed(id, acquired_to_wire(&acquired, time, opened))),
+        (acquired, _) => now(id, acquired_to_wire(&acquired, time, opened)),
     }
 }
 

@@ -1,4 +1,8 @@
 //! The test cluster, as services see it.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails with a line number"
+)]
 
 mod example;
 mod faults;
