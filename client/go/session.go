@@ -142,6 +142,12 @@ func (c *Client) open(ctx context.Context, options SessionOptions) (*Session, er
 		if errors.Is(err, ErrOpenIDUsed) && tries < openTries {
 			continue
 		}
+		// A client that has asked nothing for a minute knows no newer cluster time. The refusal has no effect,
+		// and shows the present one.
+		if refusal := new(Refusal); errors.Is(err, ErrOpenTooOld) && errors.As(err, &refusal) && tries < openTries {
+			c.t.sawClusterTime(refusal.number("now"))
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -392,6 +392,11 @@ class ClientCore:
                 # nothing to keep, and another is asked for.
                 if refusal.reason == "OPEN_ID_USED" and tries > 0:
                     continue
+                # A client that has asked nothing for a minute knows no newer cluster time. The refusal
+                # has no effect, and shows the present one.
+                if refusal.reason == "OPEN_TOO_OLD" and tries > 0:
+                    self.transport.saw_cluster_time(refusal.number("now") or 0)
+                    continue
                 raise
             break
         opened = reply.body

@@ -284,7 +284,7 @@ class Transport:
         if other:
             self._cluster_time_ms = greeting.cluster_time_ms
             self._served.cluster_changed()
-        self._saw_cluster_time(greeting.cluster_time_ms)
+        self.saw_cluster_time(greeting.cluster_time_ms)
         with self._lock:
             self._endpoints.greeted(stream.endpoint)
         return None
@@ -306,7 +306,7 @@ class Transport:
         if direct is not None:
             greeting = direct[0].greeting
             if greeting.cluster_id == stream.greeting.cluster_id:
-                self._saw_cluster_time(greeting.cluster_time_ms)
+                self.saw_cluster_time(greeting.cluster_time_ms)
                 with self._lock:
                     self._endpoints.greeted(leader)
                 stream.close()
@@ -336,7 +336,7 @@ class Transport:
                             leaving = frame.going_away.leader_client_address
                         elif frame.id != 0:
                             time_ms = getattr(getattr(frame, kind or ""), "cluster_time_ms", 0) if kind else 0
-                            self._saw_cluster_time(time_ms)
+                            self.saw_cluster_time(time_ms)
                             answered += 1
                             hint = self._calls.answer(frame, now, resolved)
                             if hint is not None:
@@ -375,7 +375,7 @@ class Transport:
         if stream is not None:
             stream.end(_NEW_TOKEN)
 
-    def _saw_cluster_time(self, time_ms: int) -> None:
+    def saw_cluster_time(self, time_ms: int) -> None:
         self._cluster_time_ms = max(self._cluster_time_ms, time_ms)
 
     # The clock.
