@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ringfence_core::{
     Acquired, ClusterId, ClusterTime, Command, Entry, Event, FencingToken, Form, LEVEL_RESTORE,
-    LeaseName, Millis, Mode, Opened, Outcome, Principal, RequestNumber, Scope, SessionId, Settings,
-    StateMachine, Verb, WaitEnd, WallTime,
+    LeaseName, Millis, Mode, Opened, Outcome, RequestNumber, SessionId, Settings, StateMachine,
+    WaitEnd, WallTime,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -342,26 +342,17 @@ impl State {
             (Some(Acquired::Waiting { .. }), _) => None,
             (Some(acquired), _) => Some(WaitDone::Settled(acquired)),
             // The session has confirmed the number by now, so only the event still says it.
-            (None, Event::WaitEnded { name, why, .. }) => {
-                self.said(session, name, *why).map(WaitDone::Settled)
+            (None, Event::WaitEnded { name, why, .. }) => match why {
+                WaitEnd::TimedOut => Some(Acquired::TimedOut { name: name.clone() }),
+                WaitEnd::Cancelled => Some(Acquired::Cancelled {
+                    name: Some(name.clone()),
+                }),
+                // Rights bind no client here. The end of a session has an event of its own.
+                WaitEnd::Refused | WaitEnd::SessionEnded => None,
             }
+            .map(WaitDone::Settled),
             (None, _) if self.machine.session(session).is_some() => None,
             (None, _) => Some(WaitDone::SessionGone),
-        }
-    }
-
-    fn said(&self, session: SessionId, name: &LeaseName, why: WaitEnd) -> Option<Acquired> {
-        let name = name.clone();
-        match why {
-            WaitEnd::TimedOut => Some(Acquired::TimedOut { name }),
-            WaitEnd::Cancelled => Some(Acquired::Cancelled { name: Some(name) }),
-            WaitEnd::Refused => {
-                let owner: Option<&Principal> = self.machine.session_owner(session);
-                let access = self.machine.access();
-                let judged = access.judge(owner, Verb::Acquire, Scope::Name(&name));
-                judged.err().map(Acquired::Refused)
-            }
-            WaitEnd::SessionEnded => None,
         }
     }
 }

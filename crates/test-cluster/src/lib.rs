@@ -16,7 +16,7 @@
 //! | the guard of [`GuardedStore`] | real: `ringfence_guard::Guard` |
 //! | the network | simulated: latency, order, links that are cut |
 //! | replication | left out: one log, of which a new leader lacks nothing |
-//! | watches, lists, the history, `Client::status`-like calls of operators | left out: they fail as if no node could be reached |
+//! | watches | left out: they find no node |
 //! | rights, TLS, limits of connections and of rates | left out |
 //! | time, pauses, chance | simulated |
 //!

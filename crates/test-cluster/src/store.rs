@@ -60,35 +60,15 @@ struct Data<T> {
 }
 
 struct Shared<T> {
-    world: Surroundings,
+    nodes: Arc<Nodes>,
     lease: LeaseName,
     data: Mutex<Data<T>>,
-}
-
-/// What a store needs of its world, without keeping it.
-struct Surroundings {
-    nodes: Arc<Nodes>,
-}
-
-impl Surroundings {
-    fn travel_time(&self) -> Duration {
-        Duration::from_millis(1 + self.nodes.chance.draw() % TRAVEL_MAX_MS)
-    }
-
-    fn say(&self, what: fmt::Arguments<'_>) {
-        self.nodes.cluster.story.say(what);
-    }
-
-    fn owner(&self, token: FencingToken) -> String {
-        let owner = self.nodes.cluster.owner(token);
-        owner.unwrap_or_else(|| "an unknown client".to_owned())
-    }
 }
 
 impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
     fn new(nodes: Arc<Nodes>, lease: LeaseName, value: T) -> Arc<Self> {
         Arc::new(Self {
-            world: Surroundings { nodes },
+            nodes,
             lease,
             data: Mutex::new(Data {
                 value,
@@ -96,6 +76,15 @@ impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
                 stale: Vec::new(),
             }),
         })
+    }
+
+    /// The time that a call takes one way.
+    fn travel_time(&self) -> Duration {
+        Duration::from_millis(1 + self.nodes.chance.draw() % TRAVEL_MAX_MS)
+    }
+
+    fn say(&self, what: fmt::Arguments<'_>) {
+        self.nodes.cluster.story.say(what);
     }
 
     /// A token has shown itself.
@@ -107,7 +96,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
     fn read(&self, reader: &str, token: Option<FencingToken>) -> T {
         self.see(token);
         let value = lock(&self.data).value.clone();
-        self.world.say(format_args!("{reader} reads {value:?}"));
+        self.say(format_args!("{reader} reads {value:?}"));
         value
     }
 
@@ -116,17 +105,15 @@ impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
         let mut data = lock(&self.data);
         let under = token.map_or("no token".to_owned(), |token| format!("token {token}"));
         match data.seen.filter(|seen| token < Some(*seen)) {
-            None => self
-                .world
-                .say(format_args!("{writer} writes {value:?} under {under}")),
+            None => self.say(format_args!("{writer} writes {value:?} under {under}")),
             Some(seen) => {
-                let newer = self.world.owner(seen);
+                let newer = self.nodes.cluster.owner(seen).unwrap_or_default();
                 let lost = &data.value;
-                self.world.say(format_args!(
+                self.say(format_args!(
                     "{writer} writes {value:?} over {lost:?} under {under}: STALE, {newer} was \
                      here with token {seen}"
                 ));
-                self.world.nodes.stale.notify_waiters();
+                self.nodes.stale.notify_waiters();
                 if data.stale.len() < STALE_WRITES_MAX {
                     data.stale.push(StaleWrite {
                         writer: writer.to_owned(),
@@ -150,18 +137,10 @@ impl<T: Send> Audit for Shared<T> {
 }
 
 /// One process's connection to a store.
+#[derive(Clone)]
 struct Line<T> {
     shared: Arc<Shared<T>>,
     process: Arc<Process>,
-}
-
-impl<T> Clone for Line<T> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-            process: self.process.clone(),
-        }
-    }
 }
 
 impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
@@ -172,7 +151,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
     ) -> R {
         let Self { shared, process } = self;
         process.runs().await;
-        let (there, back) = (shared.world.travel_time(), shared.world.travel_time());
+        let (there, back) = (shared.travel_time(), shared.travel_time());
         let there = there + process.take_delay();
         let (tell, answer) = oneshot::channel();
         let line = self.clone();
@@ -193,17 +172,19 @@ impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
 
     /// The newest token of the process: what it works under, if it shows none.
     fn token(&self) -> Option<FencingToken> {
-        let cluster = &self.shared.world.nodes.cluster;
+        let cluster = &self.shared.nodes.cluster;
         cluster.newest(&self.shared.lease, &self.process.name)
     }
 }
 
 /// A store that admits every write; see [`TestCluster::unguarded_store`](crate::TestCluster::unguarded_store).
+#[derive(Clone)]
 pub struct UnguardedStore<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// A client's connection to an [`UnguardedStore`]. Clones are the same connection.
+#[derive(Clone)]
 pub struct Unguarded<T>(Line<T>);
 
 impl<T: Clone + fmt::Debug + Send + 'static> UnguardedStore<T> {
@@ -263,12 +244,14 @@ impl<T: Clone + fmt::Debug + Send + 'static> Unguarded<T> {
 }
 
 /// A store behind a guard; see [`TestCluster::guarded_store`](crate::TestCluster::guarded_store).
+#[derive(Clone)]
 pub struct GuardedStore<T> {
     shared: Arc<Shared<T>>,
     guard: Arc<Guard>,
 }
 
 /// A client's connection to a [`GuardedStore`]. Clones are the same connection.
+#[derive(Clone)]
 pub struct Guarded<T> {
     line: Line<T>,
     guard: Arc<Guard>,
@@ -317,7 +300,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
         self.admit(fence, |shared, name, token| {
             shared.see(Some(token));
             let lease = &shared.lease;
-            shared.world.say(format_args!(
+            shared.say(format_args!(
                 "{name} advances the guard of {lease} to {token}"
             ));
         })
@@ -353,9 +336,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
             .call(move |shared, name| {
                 let done = guard.with(&fence, || work(shared, name, fence.token));
                 if let Err(refused) = &done {
-                    shared
-                        .world
-                        .say(format_args!("{name} is refused: {refused}"));
+                    shared.say(format_args!("{name} is refused: {refused}"));
                 }
                 done
             })
@@ -367,36 +348,5 @@ fn line<T>(shared: &Arc<Shared<T>>, client: &TestClient) -> Line<T> {
     Line {
         shared: shared.clone(),
         process: client.process.clone(),
-    }
-}
-
-impl<T> Clone for UnguardedStore<T> {
-    fn clone(&self) -> Self {
-        let shared = self.shared.clone();
-        Self { shared }
-    }
-}
-
-impl<T> Clone for Unguarded<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> Clone for GuardedStore<T> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-            guard: self.guard.clone(),
-        }
-    }
-}
-
-impl<T> Clone for Guarded<T> {
-    fn clone(&self) -> Self {
-        Self {
-            line: self.line.clone(),
-            guard: self.guard.clone(),
-        }
     }
 }

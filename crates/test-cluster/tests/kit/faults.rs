@@ -308,3 +308,13 @@ async fn a_client_that_asked_nothing_for_an_hour_is_granted_a_lease() {
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(session(&bob).await.ttl(), TTL);
 }
+
+#[tokio::test(start_paused = true)]
+async fn reads_are_answered_and_watches_find_no_node() {
+    let (_world, alice, lease) = held(16).await;
+    let info = alice.look_up(lease.name()).await.unwrap().unwrap();
+    assert_eq!(info.holder.unwrap().token, lease.token());
+    let mut watch = alice.watch("jobs");
+    assert!(timeout(10 * TTL, watch.next()).await.is_err());
+    assert!(lease.is_valid());
+}

@@ -362,6 +362,7 @@ mod tests {
     fn the_testkit_never_ships() {
         assert_eq!(faults("ringfence-raft", &["ringfence-testkit"]).len(), 1);
         assert_eq!(faults("ringfence-tests", &["ringfence-testkit"]).len(), 0);
+        assert_eq!(faults("ringfence-kube", &[TEST_CLUSTER]).len(), 1);
 
         let mut raft = package("crates/raft", "ringfence-raft", &[]);
         raft.dependencies.push(Dependency {
