@@ -114,7 +114,7 @@ impl Campaign {
             why: why.into(),
         });
         let client = &self.elector.client;
-        tokio::select! {
+        crate::sync::select! {
             () = client.sleep_until(client.now() + pause) => {}
             () = left(&self.shared) => {}
         }

@@ -214,7 +214,7 @@ pub(super) async fn notify_listeners(
                 listener(&leader);
             }
         }
-        tokio::select! {
+        crate::sync::select! {
             changed = leaders.changed() => {
                 if changed.is_err() {
                     // The sender lives as long as `shared`, which this holds.

@@ -115,7 +115,7 @@ impl Client {
         let transport = Arc::clone(&self.inner.transport);
         let deadline = transport.now() + transport.options.connect_timeout;
         let waiting = async move {
-            tokio::select! {
+            crate::sync::select! {
                 channel = unary::channel(&transport, deadline) => channel,
                 // It would not be another answer until the deadline.
                 () = transport.options.credential.refused_by_all() => {

@@ -171,7 +171,7 @@ impl Endings {
             work.over(settled);
         }
         let transport = &ending.session.transport;
-        tokio::select! {
+        crate::sync::select! {
             () = ending.stopped() => transport.now() < deadline,
             () = transport.sleep_until(deadline) => false,
         }

@@ -422,7 +422,7 @@ impl SessionInner {
             if let Some(next_number) = lock(&self.locked).numbers.take(what) {
                 return Ok(next_number);
             }
-            tokio::select! {
+            crate::sync::select! {
                 () = number_freed => {}
                 () = self.transport.sleep_until(deadline) => {
                     let why = "too many requests of this session are unanswered; its oldest one \

@@ -59,7 +59,7 @@ pub(crate) async fn run(client: &Arc<ClientInner>) {
             continue;
         }
         client.arm(next);
-        tokio::select! {
+        crate::sync::select! {
             () = sleep(client, next) => {}
             () = client.wake.notified() => {}
             changed = current.changed() => {

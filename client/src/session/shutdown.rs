@@ -45,7 +45,7 @@ impl Client {
             inner.shut_down();
             let (now, limit) = (client.now(), options.request_timeout);
             let deadline = now + limit;
-            tokio::select! {
+            crate::sync::select! {
                 () = inner.wait_until_none_opens() => {}
                 // What is opened later is closed at once.
                 () = options.clock.sleep_until(now + limit / 2) => {}

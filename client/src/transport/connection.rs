@@ -57,7 +57,7 @@ pub(crate) async fn open(
     timeout: Duration,
 ) -> Result<OpenStream, String> {
     let deadline = options.clock.now() + timeout;
-    tokio::select! {
+    crate::sync::select! {
         opened = greet(endpoint, options, timeout) => opened,
         () = options.clock.sleep_until(deadline) => Err(format!("no greeting within {timeout:?}")),
     }

@@ -176,7 +176,7 @@ impl<'a> StreamMonitor<'a> {
         // The stream was opened with the token before this look at it, or with this one.
         let mut shown = self.transport.options.credential.shown();
         loop {
-            let end = tokio::select! {
+            let end = crate::sync::select! {
                 message = opened.inbound.message() => self.on_message(message),
                 () = self.transport.options.clock.sleep_until(check_silence) => {
                     check_silence = self.next_check();

@@ -209,7 +209,7 @@ impl Credential {
         let mut pause = pause_after(&token.borrow());
         loop {
             let read_at = clock.now();
-            tokio::select! {
+            crate::sync::select! {
                 () = clock.sleep_until(read_at + pause) => {}
                 () = self.0.look.notified() => clock.sleep_until(read_at + LOOK_MIN).await,
             }

@@ -189,7 +189,7 @@ impl Link {
             };
             match due {
                 None => self.earlier.notified().await,
-                Some(due) => tokio::select! {
+                Some(due) => crate::sync::select! {
                     () = self.clock.sleep_until(due) => {}
                     () = self.earlier.notified() => {}
                 },

@@ -44,7 +44,7 @@ pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options, tries: u3
             });
         }
         let next = options.clock.now() + stagger;
-        tokio::select! {
+        crate::sync::select! {
             finished = running.join_next() => match finished {
                 None => return race,
                 Some(Ok(Ok(opened))) => {

@@ -142,7 +142,7 @@ async fn read_stream<K: StreamKind>(
             .sleep_until(transport.now() + silence)
     };
     let mut shown = transport.options.credential.shown();
-    let opened = tokio::select! {
+    let opened = crate::sync::select! {
         opened = kind.open(channel) => opened,
         () = silent() => Err(Status::unavailable("no answer in time")),
         () = out.closed() => return (Status::cancelled("the reader has gone"), false),
@@ -153,7 +153,7 @@ async fn read_stream<K: StreamKind>(
     };
     let mut reported = false;
     loop {
-        let message = tokio::select! {
+        let message = crate::sync::select! {
             message = stream.message() => message,
             () = shown.replaced() => Err(Status::unavailable("there is another token")),
             () = silent() => Err(Status::unavailable("the stream has fallen silent")),

@@ -41,7 +41,7 @@ pub(crate) async fn channel(transport: &Transport, deadline: Moment) -> Result<C
         let current = current.wait_for(Option::is_some).await.ok()?;
         current.as_ref().map(|current| current.channel.clone())
     };
-    let channel = tokio::select! {
+    let channel = crate::sync::select! {
         channel = connected => channel,
         () = transport.options.clock.sleep_until(deadline) => None,
     };
@@ -96,7 +96,7 @@ where
     let mut maybe_done = None;
     let meant = transport.cluster();
     loop {
-        let channel = tokio::select! {
+        let channel = crate::sync::select! {
             channel = channel(transport, deadline) => channel,
             () = reply.closed() => return None,
         };
@@ -113,7 +113,7 @@ where
                 maybe_done.unwrap_or_else(|| other_cluster(meant, other))
             ));
         }
-        let status = tokio::select! {
+        let status = crate::sync::select! {
             answer = call(channel) => match answer {
                 Ok(response) => return Some(Ok(response.into_inner())),
                 Err(status) => status,
@@ -150,7 +150,7 @@ where
         if !again || until >= deadline {
             return Some(Err(maybe_done.unwrap_or(error)));
         }
-        tokio::select! {
+        crate::sync::select! {
             () = sleep_until(until) => tries += 1,
             () = reply.closed() => return None,
         }

@@ -244,7 +244,7 @@ impl WatchTask {
             // starts again. At most once a second, or a burst of new campaigns would restart it for
             // each.
             let must_restart = lock(&shared.state).is_incomplete();
-            let item = tokio::select! {
+            let item = crate::sync::select! {
                 item = watch.next() => item,
                 () = shared.joined.notified() => continue,
                 () = clock.sleep_until(earliest), if must_restart => return Ok(()),
