@@ -23,11 +23,13 @@
 //! # Map
 //!
 //! `cluster` has the state machine and its leader's clock; `serving` answers frames; `network` carries
-//! them; `process` is a client on a host. `store` has the stores, `story` what happened. `world` puts
+//! them; `process` is a client on a host. `store` has the stores, `story` what happened; `chance` and `flag` are theirs. `world` puts
 //! them together and has the faults, `trouble` draws them, `explore` plays many worlds.
 
+mod chance;
 mod cluster;
 mod explore;
+mod flag;
 mod lock;
 mod network;
 mod process;

@@ -2,16 +2,17 @@
 //! keep their order, a link that is cut holds all of them back until it is healed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, Stream, StreamExt};
-use ringfence_client::sim::{Host, Incoming, Network, Outgoing};
+use ringfence_client::sim::{Incoming, Network, Outgoing};
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{v1, wire};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 
+use crate::chance::Chance;
 use crate::cluster::Cluster;
+use crate::flag::Flag;
 use crate::process::Process;
 use crate::serving::{self, Answer};
 
@@ -22,9 +23,9 @@ const UNDER_WAY_MAX: usize = 1_024;
 
 /// The nodes, as far as connections see them: whether each is up.
 pub(crate) struct Nodes {
-    pub(crate) up: Vec<watch::Sender<bool>>,
+    pub(crate) up: Vec<Arc<Flag>>,
     /// The chance of the world.
-    pub(crate) chance: Arc<Host>,
+    pub(crate) chance: Chance,
     pub(crate) cluster: Arc<Cluster>,
     /// Notified when a store has taken a stale write.
     pub(crate) stale: Notify,
@@ -35,11 +36,6 @@ pub(crate) fn address(node: usize) -> String {
 }
 
 impl Nodes {
-    /// The time that a message is under way.
-    fn travel_time(&self) -> Duration {
-        Duration::from_millis(1 + self.chance.draw() % TRAVEL_MAX_MS)
-    }
-
     fn greeting(&self, node: usize) -> v1::Greeting {
         let leader = self.cluster.leader();
         let (cluster, time) = self
@@ -75,14 +71,14 @@ impl Network for Way {
         Box::pin(async move {
             let node = (0..nodes.up.len()).find(|node| address(*node) == to);
             let node = node.ok_or_else(|| format!("no node is at {to}"))?;
-            let there_and_back = nodes.travel_time() + nodes.travel_time();
+            let chance = process.chance.fork();
+            let there_and_back = chance.time(TRAVEL_MAX_MS) + chance.time(TRAVEL_MAX_MS);
             tokio::time::sleep(there_and_back).await;
             process.link().await;
-            let up = nodes.up[node].subscribe();
-            if !*up.borrow() {
+            if !nodes.up[node].get() {
                 return Err(format!("{to} refuses the connection"));
             }
-            Ok(connected(nodes, process, node, up, outgoing))
+            Ok(connected(nodes, process, node, &chance, outgoing))
         })
     }
 }
@@ -91,7 +87,7 @@ fn connected(
     nodes: Arc<Nodes>,
     process: Arc<Process>,
     node: usize,
-    up: watch::Receiver<bool>,
+    chance: &Chance,
     mut outgoing: Outgoing,
 ) -> Incoming {
     let (ask, asked) = mpsc::unbounded_channel();
@@ -105,8 +101,9 @@ fn connected(
             }
         }
     }));
-    let arrived = under_way(&nodes, &process, asked);
-    let answered = under_way(&nodes, &process, answers);
+    let up = nodes.up[node].clone();
+    let arrived = under_way(chance.fork(), &process, asked);
+    let answered = under_way(chance.fork(), &process, answers);
     drop(tokio::spawn(serve(
         nodes,
         process.clone(),
@@ -121,14 +118,14 @@ fn connected(
 
 /// What has been sent, each when it arrives.
 fn under_way<T: Send + 'static>(
-    nodes: &Arc<Nodes>,
+    chance: Chance,
     process: &Arc<Process>,
     mut sent: mpsc::UnboundedReceiver<T>,
 ) -> impl Stream<Item = T> + Send + Unpin + 'static {
-    let (nodes, process) = (nodes.clone(), process.clone());
+    let process = process.clone();
     let sent = stream::poll_fn(move |cx| sent.poll_recv(cx));
     let arriving = sent.map(move |message| {
-        let (time, process) = (nodes.travel_time(), process.clone());
+        let (time, process) = (chance.time(TRAVEL_MAX_MS), process.clone());
         let at = tokio::time::sleep(time);
         async move {
             at.await;
@@ -144,7 +141,7 @@ async fn serve(
     nodes: Arc<Nodes>,
     process: Arc<Process>,
     node: usize,
-    mut up: watch::Receiver<bool>,
+    up: Arc<Flag>,
     mut arrived: impl Stream<Item = v1::ClientMessage> + Unpin,
     answer: mpsc::UnboundedSender<v1::ServerMessage>,
 ) {
@@ -160,7 +157,7 @@ async fn serve(
     loop {
         let asked = tokio::select! {
             biased;
-            () = down(&mut up) => return,
+            () = up.is(false) => return,
             Some(frame) = waits.next() => {
                 answer.send(message(frame)).ok();
                 continue;
@@ -182,14 +179,14 @@ async fn serve(
 /// The client's end: what arrives, and the break of the connection if the node goes down.
 async fn deliver(
     process: Arc<Process>,
-    mut up: watch::Receiver<bool>,
+    up: Arc<Flag>,
     mut answered: impl Stream<Item = v1::ServerMessage> + Unpin,
     tell: mpsc::UnboundedSender<Result<v1::ServerMessage, String>>,
 ) {
     loop {
         let message = tokio::select! {
             biased;
-            () = down(&mut up) => {
+            () = up.is(false) => {
                 process.link().await;
                 tell.send(Err("the connection broke: the node has gone".to_owned())).ok();
                 return;
@@ -200,9 +197,4 @@ async fn deliver(
         let Some(message) = message else { return };
         tell.send(Ok(message)).ok();
     }
-}
-
-async fn down(up: &mut watch::Receiver<bool>) {
-    // The sender lives as long as the world; behind its end nothing is served either.
-    up.wait_for(|up| !up).await.map(drop).ok();
 }

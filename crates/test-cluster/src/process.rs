@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use ringfence_client::sim::Host;
 use ringfence_client::{Client, Clock, Moment, Sleep};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::chance::Chance;
+use crate::flag::Flag;
 use crate::lock::lock;
 use crate::story::Story;
 
@@ -55,8 +56,10 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) host: Arc<Host>,
     story: Story,
-    paused: watch::Sender<bool>,
-    cut: watch::Sender<bool>,
+    /// For its streams, in the order in which it opens them.
+    pub(crate) chance: Chance,
+    paused: Flag,
+    cut: Flag,
     /// Whether it is to be paused when the next answer of a store has reached it.
     ambushed: AtomicBool,
     /// For how long a call of a store is held up in the network, and how many come before it.
@@ -64,13 +67,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(name: &str, host: Arc<Host>, story: Story) -> Self {
+    pub(crate) fn new(name: &str, host: Arc<Host>, chance: Chance, story: Story) -> Self {
         Self {
             name: name.to_owned(),
             host,
             story,
-            paused: watch::Sender::new(false),
-            cut: watch::Sender::new(false),
+            chance,
+            paused: Flag::new(false),
+            cut: Flag::new(false),
             ambushed: AtomicBool::new(false),
             delay: Mutex::default(),
         }
@@ -78,14 +82,14 @@ impl Process {
 
     pub(crate) fn pause(&self) {
         self.host.freeze();
-        if !self.paused.send_replace(true) {
+        if !self.paused.set(true) {
             self.story.say(format_args!("{} is paused", self.name));
         }
     }
 
     pub(crate) fn resume(&self) {
         self.ambushed.store(false, Ordering::Relaxed);
-        if self.paused.send_replace(false) {
+        if self.paused.set(false) {
             self.story.say(format_args!("{} goes on", self.name));
         }
         self.host.thaw();
@@ -128,11 +132,11 @@ impl Process {
     /// Completes while it is not paused: for tasks that it has spawned with tokio's own `spawn`,
     /// which its host does not know.
     pub(crate) async fn runs(&self) {
-        wait_until_false(&self.paused).await;
+        self.paused.is(false).await;
     }
 
     pub(crate) fn cut(&self, cut: bool) {
-        if self.cut.send_replace(cut) != cut {
+        if self.cut.set(cut) != cut {
             let what = if cut { "loses" } else { "has" };
             self.story
                 .say(format_args!("{} {what} its way to the cluster", self.name));
@@ -141,14 +145,8 @@ impl Process {
 
     /// Completes while the link is there.
     pub(crate) async fn link(&self) {
-        wait_until_false(&self.cut).await;
+        self.cut.is(false).await;
     }
-}
-
-async fn wait_until_false(flag: &watch::Sender<bool>) {
-    let mut flag = flag.subscribe();
-    // The sender lives in the process, which the caller holds.
-    flag.wait_for(|set| !set).await.map(drop).ok();
 }
 
 /// The paused clock of the runtime, as the boot clock of every process.

@@ -3,12 +3,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use ringfence_client::{Fence, FencingToken, LeaseName};
 use ringfence_guard::{Guard, Refused, Sealable};
 use tokio::sync::oneshot;
 
+use crate::chance::Chance;
 use crate::lock::lock;
 use crate::network::Nodes;
 use crate::process::{Process, TestClient};
@@ -78,11 +78,6 @@ impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
         })
     }
 
-    /// The time that a call takes one way.
-    fn travel_time(&self) -> Duration {
-        Duration::from_millis(1 + self.nodes.chance.draw() % TRAVEL_MAX_MS)
-    }
-
     fn say(&self, what: fmt::Arguments<'_>) {
         self.nodes.cluster.story.say(what);
     }
@@ -141,6 +136,7 @@ impl<T: Send> Audit for Shared<T> {
 struct Line<T> {
     shared: Arc<Shared<T>>,
     process: Arc<Process>,
+    chance: Arc<Chance>,
 }
 
 impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
@@ -149,9 +145,11 @@ impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
         &self,
         work: impl FnOnce(&Shared<T>, &str) -> R + Send + 'static,
     ) -> R {
-        let Self { shared, process } = self;
+        let Self {
+            process, chance, ..
+        } = self;
         process.runs().await;
-        let (there, back) = (shared.travel_time(), shared.travel_time());
+        let (there, back) = (chance.time(TRAVEL_MAX_MS), chance.time(TRAVEL_MAX_MS));
         let there = there + process.take_delay();
         let (tell, answer) = oneshot::channel();
         let line = self.clone();
@@ -348,5 +346,6 @@ fn line<T>(shared: &Arc<Shared<T>>, client: &TestClient) -> Line<T> {
     Line {
         shared: shared.clone(),
         process: client.process.clone(),
+        chance: Arc::new(shared.nodes.chance.fork()),
     }
 }

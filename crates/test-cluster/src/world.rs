@@ -9,11 +9,13 @@ use ringfence_client::sim::{Host, Resident};
 use ringfence_client::{Client, HeldLease, LeaseName};
 use ringfence_core::{Command, Revoke};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::chance::Chance;
 use crate::cluster::Cluster;
+use crate::flag::Flag;
 use crate::lock::lock;
 use crate::network::{self, Nodes, Way};
 use crate::process::{Process, TestClient, WorldClock};
@@ -72,13 +74,14 @@ impl TestCluster {
             "TestCluster::new outside of a paused clock: write \
              #[tokio::test(start_paused = true)], or use `explore`"
         );
-        let chance = Host::new(Handle::current(), seed);
+        let chance = Chance::new(seed);
+        let residence = Host::new(Handle::current(), chance.draw());
         let story = Story::begin(begun);
         let name = (u128::from(chance.draw()) << 64 | u128::from(chance.draw())).to_be_bytes();
         let cluster = Cluster::form(name, story);
         drop(tokio::spawn(cluster.clone().keep_time()));
-        let up = (0..NODES).map(|_| watch::Sender::new(true)).collect();
-        let resident = chance.reside();
+        let up = (0..NODES).map(|_| Arc::new(Flag::new(true))).collect();
+        let resident = residence.reside();
         Self {
             inner: Arc::new(Inner {
                 seed,
@@ -105,7 +108,7 @@ impl TestCluster {
 
     /// A number from this world's chance, below `end`.
     pub(crate) fn draw(&self, end: u64) -> u64 {
-        self.inner.nodes.chance.draw() % end.max(1)
+        self.inner.nodes.chance.below(end)
     }
 
     pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
@@ -114,9 +117,10 @@ impl TestCluster {
 
     /// A client in a process of its own, connected. `name` stands for it in stories.
     pub async fn client(&self, name: &str) -> TestClient {
-        let host = Host::new(Handle::current(), self.inner.nodes.chance.draw());
+        let chance = self.inner.nodes.chance.fork();
+        let host = Host::new(Handle::current(), chance.draw());
         let story = self.cluster().story.clone();
-        let process = Arc::new(Process::new(name, host, story));
+        let process = Arc::new(Process::new(name, host, chance, story));
         lock(&self.inner.processes).push(process.clone());
         let builder = Client::builder()
             .endpoints((0..NODES).map(network::address))
@@ -293,13 +297,13 @@ impl TestCluster {
         };
         let story = &self.cluster().story;
         story.say(format_args!("n{}, which leads, is killed", leader + 1));
-        self.inner.nodes.up[leader].send_replace(false);
+        self.inner.nodes.up[leader].set(false);
         self.cluster().depose();
         let nodes = self.inner.nodes.clone();
         let election = Duration::from_millis(300 + self.draw(ELECTION_MAX_MS - 300));
         drop(tokio::spawn(async move {
             tokio::time::sleep(election).await;
-            let is_up = |node: &usize| *nodes.up[*node].borrow();
+            let is_up = |node: &usize| nodes.up[*node].get();
             // A majority elects.
             while (0..NODES).filter(is_up).count() <= NODES / 2 {
                 tokio::time::sleep(LOOK).await;
@@ -310,7 +314,7 @@ impl TestCluster {
         let nodes = self.inner.nodes.clone();
         drop(tokio::spawn(async move {
             tokio::time::sleep(RESTART).await;
-            nodes.up[leader].send_replace(true);
+            nodes.up[leader].set(true);
         }));
     }
 
