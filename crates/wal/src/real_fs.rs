@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,6 @@ impl Fs for RealFs {
             .write(true)
             .create_new(true)
             .open(path)?;
-        give_to_owner(&file, path);
         Ok(Arc::new(RealFile(file)))
     }
 
@@ -79,16 +78,12 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
-        let is_new = !path.exists();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)?;
-        if is_new {
-            give_to_owner(&file, path);
-        }
         if !lock_soon(&file)? {
             let mut pid = String::new();
             // Who holds it is a courtesy: an unreadable file changes nothing.
@@ -107,23 +102,6 @@ impl Fs for RealFs {
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         drop(told);
         Ok(FsLock::Held(Box::new(file)))
-    }
-}
-
-/// Gives a new file to the owner of its directory, where this process is root: a command that an operator
-/// runs so leaves no file behind that the node's own user cannot read.
-///
-/// A file system without owners has none to give to, and what needs no owner goes on.
-fn give_to_owner(file: &File, path: &Path) {
-    let dir = match path.parent() {
-        Some(dir) if rustix::process::geteuid().is_root() => dir,
-        _ => return,
-    };
-    let (Ok(dir), Ok(found)) = (std::fs::metadata(dir), file.metadata()) else {
-        return;
-    };
-    if dir.uid() != found.uid() {
-        fchown(file, Some(dir.uid()), Some(dir.gid())).ok();
     }
 }
 
@@ -173,37 +151,5 @@ impl FsFile for RealFile {
 
     fn drop_cache(&self) -> io::Result<()> {
         system::drop_cache(&self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    /// `ringfence recover` as root, in the data directory of a service.
-    #[test]
-    fn a_file_of_root_belongs_to_the_owner_of_its_directory() {
-        if !rustix::process::geteuid().is_root() {
-            println!("not root: nothing to give");
-            return;
-        }
-        let temp = tempfile::tempdir().unwrap();
-        let (user, group) = (12_345, 12_346);
-        std::os::unix::fs::chown(temp.path(), Some(user), Some(group)).unwrap();
-        let files = RealFs;
-        let (new, lock) = (temp.path().join("new"), temp.path().join("LOCK"));
-        drop(files.create(&new).unwrap());
-        drop(files.lock(&lock).unwrap());
-        for path in [new, lock] {
-            let found = std::fs::metadata(&path).unwrap();
-            assert_eq!((found.uid(), found.gid()), (user, group), "{path:?}");
-        }
-        // What was there before is left as it is.
-        let lock = temp.path().join("other");
-        std::fs::write(&lock, "").unwrap();
-        drop(files.lock(&lock).unwrap());
-        assert_eq!(std::fs::metadata(&lock).unwrap().uid(), 0);
     }
 }
