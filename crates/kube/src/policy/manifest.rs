@@ -3,6 +3,7 @@
 use ringfence_planted::{Bug, planted};
 
 use super::fencing::Fencing;
+use super::pods::BINDINGS;
 use super::text::{Rule, comment};
 
 /// Separates the documents of a YAML stream.
@@ -20,7 +21,10 @@ impl Fencing {
                 let each = subresources.iter();
                 each.map(|part| format!("{}{part}", of.plural))
             });
-            let names: Vec<String> = names.collect();
+            let mut names: Vec<String> = names.collect();
+            if group.is_empty() && self.guards_pods() && subresources.contains(&"/*") {
+                names.push(BINDINGS.to_owned());
+            }
             rules.push_str(&format!(
                 "      - apiGroups: [\"{group}\"]\n        apiVersions: [\"*\"]\n        resources: \
                  [{}]\n        operations: [{operations}]\n        scope: \"*\"\n",

@@ -21,6 +21,7 @@ mod keeping;
 mod lowering;
 mod manifest;
 mod mark;
+mod pods;
 mod refusal;
 mod rights;
 mod stamping;
@@ -54,6 +55,7 @@ impl Fencing {
         }
         yaml.push_str(&self.keep());
         yaml.push_str(&self.lower());
+        yaml.push_str(&self.bind());
         yaml.push_str(&self.mark());
         yaml.push_str(&self.floor());
         yaml

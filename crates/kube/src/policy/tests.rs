@@ -305,6 +305,32 @@ fn the_stamp_is_demanded_of_every_write_that_carries_the_object() {
     }
 }
 
+/// The older path is a resource of its own, and what is written there comes onto the Pod.
+#[test]
+fn who_guards_pods_guards_their_bindings() {
+    let guarding = |resource: &str| {
+        let resources = vec![resource.parse().unwrap()];
+        let spec = FencingSpec {
+            resources,
+            ..wish(Carrier::Impersonate)
+        };
+        Fencing::new(spec).unwrap().manifests()
+    };
+    let pods = guarding("pods");
+    assert!(
+        pods.contains("[\"pods\", \"pods/*\", \"bindings\"]"),
+        "{pods}"
+    );
+    assert!(
+        pods.contains("name: bind.leader.demo.ringfence.io"),
+        "{pods}"
+    );
+    for other in ["configmaps", "pods.metrics.k8s.io"] {
+        let printed = guarding(other);
+        assert!(!printed.contains("\"bindings\""), "{printed}");
+    }
+}
+
 #[test]
 fn connections_are_judged_like_writes() {
     for carrier in Carrier::ALL {

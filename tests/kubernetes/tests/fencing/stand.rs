@@ -177,7 +177,8 @@ impl Stand {
             "metadata": {"name": "writer", "namespace": self.namespace},
             "rules": [
                 rule(&[""], &["configmaps", "pods", "pods/status", "pods/eviction", "pods/resize",
-                              "pods/ephemeralcontainers", "pods/exec", "pods/proxy"]),
+                              "pods/ephemeralcontainers", "pods/exec", "pods/proxy", "pods/binding",
+                              "bindings"]),
                 rule(&["apps"], &["deployments", "deployments/scale", "deployments/status"]),
             ],
         });

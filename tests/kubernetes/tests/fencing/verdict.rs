@@ -29,12 +29,14 @@ pub(crate) enum Verdict {
     Falls,
     /// Refused by us: a fence that was never granted.
     Forged,
+    /// Refused by us: a Binding that would change the mark of its Pod.
+    Carried,
     /// Refused by the API server: another version than the one that was named.
     Outdated,
 }
 
 /// Our refusals, by words in them.
-const WORDS: [(&str, Verdict); 11] = [
+const WORDS: [(&str, Verdict); 12] = [
     (STALE, Verdict::Stale),
     (" carries no fence", Verdict::Missing),
     ("malformed fence ", Verdict::Malformed),
@@ -47,6 +49,7 @@ const WORDS: [(&str, Verdict); 11] = [
     (" is not stamped", Verdict::Unstamped),
     (" would fall ", Verdict::Falls),
     ("forged fence ", Verdict::Forged),
+    ("a Binding has ", Verdict::Carried),
 ];
 
 impl Verdict {
@@ -88,6 +91,7 @@ impl Verdict {
             Self::Unstamped => "not stamped",
             Self::Falls => "mark falls",
             Self::Forged => "forged",
+            Self::Carried => "carried",
             Self::Outdated => "409",
         }
     }

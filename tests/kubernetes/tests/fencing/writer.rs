@@ -277,6 +277,30 @@ impl Writer {
         self.ask(op, method, &path, kind, &body).await
     }
 
+    /// Gives a Pod a node: below the Pod, or at the older path.
+    pub(crate) async fn bind(
+        &self,
+        older_path: bool,
+        pod: &str,
+        annotations: Value,
+    ) -> Result<Verdict, String> {
+        let mut metadata = json!({"name": pod, "annotations": annotations});
+        if let (Carrier::Sequence, Some(fence)) = (self.carrier, &self.fence) {
+            metadata["annotations"][STAMP] = json!(format!("{fence}.{}", number()));
+        }
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+        });
+        let namespace = format!("/api/v1/namespaces/{}", self.namespace);
+        let path = match older_path {
+            true => format!("{namespace}/bindings"),
+            false => format!("{namespace}/pods/{pod}/binding"),
+        };
+        let answer = self.ask(Op::Create, Method::POST, &path, JSON, &binding);
+        Verdict::of(&answer.await)
+    }
+
     fn json_patch(&self) -> Value {
         let mut patch = vec![json!({
             "op": "replace", "path": "/data/written", "value": number().to_string(),
