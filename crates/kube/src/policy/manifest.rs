@@ -3,13 +3,21 @@
 use ringfence_planted::{Bug, planted};
 
 use super::fencing::Fencing;
-use super::pods::BINDINGS;
 use super::text::{Rule, comment};
 
 /// Separates the documents of a YAML stream.
 pub(super) const DIVIDER: &str = "---\n";
 
+/// What gives Pods their nodes at a path of its own, where their name is not.
+pub(super) const BINDINGS: &str = "bindings";
+
 impl Fencing {
+    /// Whether Pods are guarded.
+    pub(super) fn guards_pods(&self) -> bool {
+        let mut resources = self.resources.iter();
+        resources.any(|of| of.group.is_empty() && of.plural == "pods")
+    }
+
     /// The resources of a policy as `resourceRules`, one per group, and the canary's objects.
     pub(super) fn resource_rules(&self, subresources: &[&str], operations: &str) -> String {
         let mut rules = String::new();

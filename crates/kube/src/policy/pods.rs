@@ -6,23 +6,14 @@
 
 use super::fencing::Fencing;
 use super::lowering::LOWER;
-use super::manifest::validations;
+use super::manifest::{BINDINGS, validations};
 use super::text::{Rule, named};
 use crate::{CLUSTER, TOKEN};
-
-/// The resource of the older path.
-pub(super) const BINDINGS: &str = "bindings";
 
 const WHY: &str = "A Binding of a Pod may carry none of our annotations, from any account: the API server \
 copies them onto the Pod, and a mark would fall that way without being judged.";
 
 impl Fencing {
-    /// Whether Pods are guarded.
-    pub(super) fn guards_pods(&self) -> bool {
-        let mut resources = self.resources.iter();
-        resources.any(|of| of.group.is_empty() && of.plural == "pods")
-    }
-
     /// The policy that judges the annotations of Bindings, and its binding; nothing if no Pod is
     /// guarded.
     pub(super) fn bind(&self) -> String {
