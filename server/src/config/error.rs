@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// A value is malformed or out of range.
-    #[error("--{flag} is `{offered}`; allowed: {allowed}")]
+    #[error("--{flag} is {}; allowed: {allowed}", shown(offered))]
     Value {
         /// The flag; the variable and the key of the file have the same name in their own spelling.
         flag: &'static str,
@@ -29,7 +29,7 @@ pub(crate) enum ConfigError {
         address: SocketAddr,
     },
     /// A file that is named cannot be used.
-    #[error("--{flag} is `{offered}`: {why}")]
+    #[error("--{flag} is {}: {why}", shown(offered))]
     Unusable {
         /// The flag.
         flag: &'static str,
@@ -76,5 +76,17 @@ impl ConfigError {
             offered: offered.into(),
             allowed: allowed.into(),
         }
+    }
+}
+
+/// What was offered. The content of a file in the place of its path is not repeated: it may be a private
+/// key.
+fn shown(offered: &str) -> String {
+    match offered.contains(['\n', '\r']) || offered.contains("-----BEGIN") {
+        true => format!(
+            "a text of {} bytes, the content of a file perhaps",
+            offered.len()
+        ),
+        false => format!("`{offered}`"),
     }
 }

@@ -48,21 +48,33 @@ fn explained(text: &str, error: &toml::de::Error) -> String {
         .take_while(|letter| *letter != '\n')
         .count()
         + 1;
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     let key = text
         .lines()
         .nth(line - 1)
         .and_then(|line| line.split_once('='))
         .map(|(key, _)| key.trim())
-        .filter(|key| !key.is_empty() && key.chars().all(is_part));
+        .filter(|key| may_be_key(key));
     match key {
         Some(key) => format!("line {line}, column {column}, key `{key}`: {what}"),
         None => format!("line {line}, column {column}: {what}"),
     }
 }
 
+/// Whether it has the form of our keys. What stands before `=` in a line of a text of several lines may be
+/// a secret in base64, which has capitals or digits.
+fn may_be_key(text: &str) -> bool {
+    const BYTES_MAX: usize = 40;
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+    !text.is_empty() && text.len() <= BYTES_MAX && text.bytes().all(is_part)
+}
+
 /// `invalid type: string "…", expected …` without the value.
 fn without_value(message: &str) -> String {
+    if let Some((name, others)) = unknown_field(message)
+        && !may_be_key(name)
+    {
+        return format!("unknown field, {}", others.trim_end());
+    }
     let Some((found, expected)) = message.rsplit_once(", expected ") else {
         return message.trim_end().to_owned();
     };
@@ -73,4 +85,10 @@ fn without_value(message: &str) -> String {
         }
         _ => message.trim_end().to_owned(),
     }
+}
+
+/// The name of a key that there is none of, and what is said of those that there are.
+fn unknown_field(message: &str) -> Option<(&str, &str)> {
+    let rest = message.strip_prefix("unknown field `")?;
+    rest.split_once("`, ")
 }
