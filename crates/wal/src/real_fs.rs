@@ -78,12 +78,16 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // It is written to, maybe by root in a directory of an account that may write less: a link would
+        // lead to any file.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NOFOLLOW.bits().cast_signed(),
+        );
+        let mut file = options.open(path)?;
         if !lock_soon(&file)? {
             let mut pid = String::new();
             // Who holds it is a courtesy: an unreadable file changes nothing.

@@ -189,6 +189,21 @@ fn a_lock_that_is_let_go_a_moment_later_is_waited_for() {
     letting_go.join().unwrap();
 }
 
+/// Root opens it in a directory of an account that may write less.
+#[test]
+fn a_lock_that_is_a_link_is_refused_and_its_target_stays_as_it_is() {
+    let dir = TempDir::new().unwrap();
+    let (target, missing) = (dir.path().join("target"), dir.path().join("missing"));
+    std::fs::write(&target, "another's").unwrap();
+    for (link, to) in [("lock", &target), ("other", &missing)] {
+        let path = dir.path().join(link);
+        std::os::unix::fs::symlink(to, &path).unwrap();
+        assert!(RealFs.lock(&path).is_err(), "{link}");
+    }
+    assert_eq!(std::fs::read(&target).unwrap(), b"another's");
+    assert!(!missing.exists());
+}
+
 #[test]
 fn a_directory_of_another_identity_is_refused_with_both_shown() {
     let dir = TempDir::new().unwrap();

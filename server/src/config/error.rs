@@ -90,3 +90,21 @@ fn shown(offered: &str) -> String {
         false => format!("`{offered}`"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_of_a_file_in_the_place_of_its_path_is_not_repeated() {
+        for content in ["-----BEGIN PRIVATE KEY-----hunter2", "hunter2\nhunter2\n"] {
+            let allowed = "a path".to_owned();
+            let said = ConfigError::value("key-file", content, allowed).to_string();
+            let size = format!("--key-file is a text of {} bytes", content.len());
+            assert!(said.starts_with(&size), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+        let said = ConfigError::value("key-file", "n1.key", "a path".to_owned()).to_string();
+        assert_eq!(said, "--key-file is `n1.key`; allowed: a path");
+    }
+}

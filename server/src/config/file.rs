@@ -92,3 +92,36 @@ fn unknown_field(message: &str) -> Option<(&str, &str)> {
     let rest = message.strip_prefix("unknown field `")?;
     rest.split_once("`, ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_named_and_no_value_is_repeated() {
+        for (text, place, what) in [
+            (
+                "name = \"n1\"\nheartbeat-ms = \"hunter2\"",
+                "line 2, column 16, key `heartbeat-ms`",
+                "expected u64",
+            ),
+            ("name = [\"hunter2\"", "line 1, column ", ""),
+            ("name = \"hunter2", "line 1, column ", ""),
+            (
+                "join = \"hunter2, expected nothing\"",
+                "line 1, column 8, key `join`",
+                "expected a sequence",
+            ),
+            ("\"hunter2\n", "line 1, column ", ""),
+            ("key-file = \"\"\"-----BEGIN\nHunter2==", "line ", ""),
+            ("Hunter2==", "line 1, column ", ""),
+            ("Hunter2 = \"x\"", "line 1, column ", "unknown field"),
+        ] {
+            let why = parse_file(text).expect_err("must be refused");
+            assert!(why.starts_with(place), "{text}: {why}");
+            assert!(why.contains(what), "{text}: {why}");
+            let lower = why.to_lowercase();
+            assert!(!lower.contains("hunter2"), "{text}: {why}");
+        }
+    }
+}

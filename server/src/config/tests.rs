@@ -157,61 +157,6 @@ fn an_unknown_key_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_named_and_no_value_is_repeated() {
-    for (text, place, what) in [
-        (
-            "name = \"n1\"\nheartbeat-ms = \"hunter2\"",
-            "line 2, column 16, key `heartbeat-ms`",
-            "expected u64",
-        ),
-        ("name = [\"hunter2\"", "line 1, column ", ""),
-        ("name = \"hunter2", "line 1, column ", ""),
-        (
-            "join = \"hunter2, expected nothing\"",
-            "line 1, column 8, key `join`",
-            "expected a sequence",
-        ),
-        ("\"hunter2\n", "line 1, column ", ""),
-        ("key-file = \"\"\"-----BEGIN\nHunter2==", "line ", ""),
-        ("Hunter2==", "line 1, column ", ""),
-        ("Hunter2 = \"x\"", "line 1, column ", "unknown field"),
-    ] {
-        let why = file::parse_file(text).expect_err("must be refused");
-        assert!(why.starts_with(place), "{text}: {why}");
-        assert!(why.contains(what), "{text}: {why}");
-        let lower = why.to_lowercase();
-        assert!(!lower.contains("hunter2"), "{text}: {why}");
-    }
-}
-
-#[test]
-fn the_content_of_a_file_in_the_place_of_its_path_is_not_repeated() {
-    let pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n".to_owned();
-    for (given, flag) in [
-        (
-            Given {
-                key_file: Some(pem.clone().into()),
-                ..Given::default()
-            },
-            "--key-file",
-        ),
-        (
-            Given {
-                http_key_file: Some(pem.clone().into()),
-                ..Given::default()
-            },
-            "--http-key-file",
-        ),
-    ] {
-        let refused = tls::of_clients(&given).and(tls::of_http(&given));
-        let why = refused.map(drop).expect_err("must be refused").to_string();
-        assert!(why.starts_with(flag), "{why}");
-        assert!(why.contains("a text of 36 bytes"), "{why}");
-        assert!(!why.contains("hunter2"), "{why}");
-    }
-}
-
-#[test]
 fn a_file_that_is_not_there_is_named() {
     let args = ServeArgs {
         config: Some("/nowhere/ringfence.toml".into()),
