@@ -1,4 +1,8 @@
 //! The bearer token that a client shows with every call, and when its file is read again.
+#![cfg_attr(
+    not(feature = "unstable"),
+    allow(unreachable_pub, reason = "the feature `unstable` shows it")
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,6 +106,7 @@ impl Credential {
     ///
     /// # Errors
     /// [`ConnectError::Token`] says what is wrong with it.
+    #[cfg(feature = "unstable")]
     pub fn of_file(path: &Path) -> Result<Self, ConnectError> {
         Self::new(TokenSource::File(path.to_owned()))
     }

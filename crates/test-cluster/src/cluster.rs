@@ -225,7 +225,7 @@ impl Cluster {
             .collect()
     }
 
-    /// How the wait of this request ends. To be called while it stands in the queue.
+    /// How the wait of this request ends. To be called while it is queued.
     pub(crate) fn wait(
         &self,
         session: SessionId,

@@ -247,7 +247,7 @@ impl TestCluster {
     }
 
     /// Takes a lease away for another session, that of a client called `thief`: the holder is
-    /// revoked without a wait, and so is every client that stands in the queue before the thief.
+    /// revoked without a wait, and so is every client that is queued before the thief.
     ///
     /// # Panics
     /// If `name` is no name of a lease.

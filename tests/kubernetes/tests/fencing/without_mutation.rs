@@ -66,7 +66,7 @@ impl Way {
         matches!(self, Self::Apply | Self::ApplyOther)
     }
 
-    /// What a change comes to: what one applies no more is gone if it was one's own, and stays
+    /// What a change comes to: what is not applied again is gone if it was one's own, and stays
     /// otherwise.
     fn effect(self, change: &Change) -> Change {
         match (self, change) {
