@@ -108,6 +108,23 @@ impl Global {
         !self.endpoints.is_empty()
     }
 
+    /// Refuses a user or a password in an address: no call would show it, and messages repeat addresses.
+    fn check_endpoints(&self) -> Result<(), Failure> {
+        let names_a_user = |endpoint: &String| {
+            let host = endpoint
+                .split_once("://")
+                .and_then(|(_, rest)| rest.split('/').next());
+            host.is_some_and(|host| host.contains('@'))
+        };
+        match self.endpoints.iter().any(names_a_user) {
+            true => Err(Failure::usage(
+                "--endpoints has an address with a user or a password before `@`, which no node asks for",
+            )
+            .hint("leave it out; --token-file and --cert say who you are")),
+            false => Ok(()),
+        }
+    }
+
     /// Where the cluster is asked for: what was given, else the `dev` cluster.
     fn endpoints(&self) -> Vec<String> {
         if self.endpoints.is_empty() {
@@ -174,6 +191,9 @@ pub(crate) enum ClientCommand {
 
 /// Runs `command` and says how the process ends.
 pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
+    if let Err(failure) = global.check_endpoints() {
+        return failure.report(global.json);
+    }
     let done = match command {
         // Becomes another program: no thread of this one may be in its way.
         ClientCommand::Tethered(command) => command.run(),

@@ -64,7 +64,7 @@ fn explained(text: &str, error: &toml::de::Error) -> String {
 /// a secret in base64, which has capitals or digits.
 fn may_be_key(text: &str) -> bool {
     const BYTES_MAX: usize = 40;
-    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'_');
     !text.is_empty() && text.len() <= BYTES_MAX && text.bytes().all(is_part)
 }
 

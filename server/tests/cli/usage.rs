@@ -408,3 +408,16 @@ fn a_missing_subcommand_is_answered_with_the_visible_ones() {
         assert!(!refused.err.contains(hidden), "{hidden} in {refused:?}");
     }
 }
+
+#[test]
+fn a_password_in_an_address_is_refused_and_not_repeated() {
+    for address in [
+        "http://user:hunter2@127.0.0.1:1",
+        "127.0.0.1:1,https://hunter2@[::1]:1/x",
+    ] {
+        let said = run(&["cluster", "status", "--endpoints", address]);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("before `@`"), "{said:?}");
+        assert!(!format!("{said:?}").contains("hunter2"), "{said:?}");
+    }
+}
