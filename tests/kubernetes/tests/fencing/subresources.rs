@@ -4,7 +4,7 @@ use ringfence_kube::policy::{Carrier, LOWER};
 use ringfence_kube::{CLUSTER, TOKEN};
 use serde_json::json;
 
-use crate::stand::{CURRENT, Form, Stand, WITHOUT_MUTATION, until_judged};
+use crate::stand::{CURRENT, Form, Stand, until_judged};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
@@ -46,48 +46,48 @@ async fn by_a_subresource_nothing_is_written_that_leaves_no_mark() {
     }
 }
 
-/// A Binding comes onto the Pod with its annotations, and its older path does not have the name of Pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_is_judged_like_the_pod_and_changes_no_mark() {
-    for form in [
-        Form::from(Carrier::Impersonate),
-        Carrier::FieldManager.into(),
-        Carrier::Sequence.into(),
-        WITHOUT_MUTATION,
-    ] {
-        let Some(stand) = Stand::start(form, CURRENT).await else {
-            return;
-        };
-        for older_path in [false, true] {
-            let name = format!("bound-{older_path}");
-            let container = json!({"name": "one", "image": "none"});
-            let pod = json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "annotations": {TOKEN: CURRENT.to_string()}},
-                "spec": {"automountServiceAccountToken": false, "containers": [container]},
-            });
-            stand.put(pod).await;
-            let (older, newer) = (stand.fence(CURRENT - 1), stand.fence(CURRENT));
-            let none = json!({});
-            for (fence, expected) in [(Some(&older), Verdict::Stale), (None, Verdict::Missing)] {
-                let writer = stand.writer(fence.map(String::as_str));
-                let judged = writer.bind(older_path, &name, none.clone()).await;
-                assert_eq!(judged, Ok(expected), "{form:?} {older_path}");
-            }
-            // The API server takes up each policy in its own time; nothing is stored meanwhile.
-            until_judged("the policy of Bindings", Verdict::Carried, || {
-                let (probe, name) = (stand.admin_writer().dry(), name.clone());
-                async move { probe.bind(older_path, &name, json!({TOKEN: "1"})).await }
-            })
-            .await;
-            for annotation in [TOKEN, LOWER, CLUSTER] {
-                let lowers = json!({annotation: "1"});
-                let judged = stand.admin_writer().bind(older_path, &name, lowers).await;
-                assert_eq!(judged, Ok(Verdict::Carried), "{form:?} {annotation}");
-            }
-            let rightful = stand.writer(Some(&newer));
-            let judged = rightful.bind(older_path, &name, none).await;
-            assert_eq!(judged, Ok(Verdict::Admitted), "{form:?} {older_path}");
+    for carrier in Carrier::ALL {
+        bindings_are_judged(carrier).await;
+    }
+}
+
+/// A Binding comes onto the Pod with its annotations, and its older path does not have the name of Pods.
+pub(crate) async fn bindings_are_judged(form: impl Into<Form>) {
+    let form = form.into();
+    let Some(stand) = Stand::start(form, CURRENT).await else {
+        return;
+    };
+    for older_path in [false, true] {
+        let name = format!("bound-{older_path}");
+        let container = json!({"name": "one", "image": "none"});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": {TOKEN: CURRENT.to_string()}},
+            "spec": {"automountServiceAccountToken": false, "containers": [container]},
+        });
+        stand.put(pod).await;
+        let (older, newer) = (stand.fence(CURRENT - 1), stand.fence(CURRENT));
+        let none = json!({});
+        for (fence, expected) in [(Some(&older), Verdict::Stale), (None, Verdict::Missing)] {
+            let writer = stand.writer(fence.map(String::as_str));
+            let judged = writer.bind(older_path, &name, none.clone()).await;
+            assert_eq!(judged, Ok(expected), "{form:?} {older_path}");
         }
+        // The API server takes up each policy in its own time; nothing is stored meanwhile.
+        until_judged("the policy of Bindings", Verdict::Carried, || {
+            let (probe, name) = (stand.admin_writer().dry(), name.clone());
+            async move { probe.bind(older_path, &name, json!({TOKEN: "1"})).await }
+        })
+        .await;
+        for annotation in [TOKEN, LOWER, CLUSTER] {
+            let lowers = json!({annotation: "1"});
+            let judged = stand.admin_writer().bind(older_path, &name, lowers).await;
+            assert_eq!(judged, Ok(Verdict::Carried), "{form:?} {annotation}");
+        }
+        let rightful = stand.writer(Some(&newer));
+        let judged = rightful.bind(older_path, &name, none).await;
+        assert_eq!(judged, Ok(Verdict::Admitted), "{form:?} {older_path}");
     }
 }

@@ -459,3 +459,8 @@ async fn ask(
         .body(body.to_string().into_bytes());
     client.request(request.unwrap()).await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binding_is_judged_like_the_pod() {
+    crate::subresources::bindings_are_judged(WITHOUT_MUTATION).await;
+}
