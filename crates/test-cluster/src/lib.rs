@@ -23,13 +23,15 @@
 //! # Map
 //!
 //! `cluster` has the state machine and its leader's clock; `serving` answers frames; `network` carries
-//! them; `process` is a client on a host. `store` has the stores, `story` what happened; `chance` and `flag` are theirs. `world` puts
+//! them; `process` is a client on a host. `store` has the stores, `ledger` what they
+//! hold and which writes are stale, `story` what happened; `chance` and `flag` are theirs. `world` puts
 //! them together and has the faults, `trouble` draws them, `explore` plays many worlds.
 
 mod chance;
 mod cluster;
 mod explore;
 mod flag;
+mod ledger;
 mod lock;
 mod network;
 mod process;
@@ -40,6 +42,7 @@ mod trouble;
 mod world;
 
 pub use explore::{Finding, SCENARIO_MAX, explore};
+pub use ledger::{Stale, StaleWrite};
 pub use process::TestClient;
-pub use store::{Guarded, GuardedStore, StaleWrite, Unguarded, UnguardedStore};
+pub use store::{Guarded, GuardedStore, Unguarded, UnguardedStore};
 pub use world::TestCluster;

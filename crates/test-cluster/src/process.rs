@@ -64,6 +64,8 @@ pub(crate) struct Process {
     ambushed: AtomicBool,
     /// For how long a call of a store is held up in the network, and how many come before it.
     delay: Mutex<(u64, Duration)>,
+    /// When the last call arrives that is held up.
+    held_until: Mutex<Option<Duration>>,
 }
 
 impl Process {
@@ -77,6 +79,7 @@ impl Process {
             cut: Flag::new(false),
             ambushed: AtomicBool::new(false),
             delay: Mutex::default(),
+            held_until: Mutex::default(),
         }
     }
 
@@ -115,11 +118,18 @@ impl Process {
         let (_, by) = std::mem::take(&mut *delay);
         if !by.is_zero() {
             let name = &self.name;
+            let mut held = lock(&self.held_until);
+            *held = (*held).max(Some(self.story.time().saturating_add(by)));
             self.story.say(format_args!(
                 "a call of a store by {name} is held up for {by:?}"
             ));
         }
         by
+    }
+
+    /// When in the story the last call arrives that is held up; `None` if none was.
+    pub(crate) fn held_until(&self) -> Option<Duration> {
+        *lock(&self.held_until)
     }
 
     /// An answer of a store has reached it.

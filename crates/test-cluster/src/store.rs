@@ -9,60 +9,22 @@ use ringfence_guard::{Guard, Refused, Sealable};
 use tokio::sync::oneshot;
 
 use crate::chance::Chance;
+use crate::ledger::{Ledger, Stale, StaleWrite, Version};
 use crate::lock::lock;
 use crate::network::Nodes;
 use crate::process::{Process, TestClient};
 
 /// Either way of a call of a store takes 1 ms to this long.
 const TRAVEL_MAX_MS: u64 = 10;
-/// The most stale writes that a store notes; later ones are only counted by the story.
-const STALE_WRITES_MAX: usize = 1_000;
-
-/// A write that a guard would have refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaleWrite {
-    /// The process that wrote.
-    pub writer: String,
-    /// The token it wrote under; `None`: it was never granted the lease.
-    pub token: Option<FencingToken>,
-    /// The greatest token that the store had seen by then.
-    pub seen: FencingToken,
-    /// What it wrote, as `Debug` shows it.
-    pub value: String,
-}
-
-impl fmt::Display for StaleWrite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            writer,
-            token,
-            seen,
-            value,
-        } = self;
-        match token {
-            Some(token) => write!(f, "{writer} wrote {value} under token {token}")?,
-            None => write!(f, "{writer} wrote {value} under no token")?,
-        }
-        write!(f, ", when the store had seen token {seen}")
-    }
-}
-
 /// What the world asks each store at the end.
 pub(crate) trait Audit: Send + Sync {
     fn stale(&self) -> Vec<String>;
 }
 
-/// The data, and what its readers and writers showed.
-struct Data<T> {
-    value: T,
-    seen: Option<FencingToken>,
-    stale: Vec<StaleWrite>,
-}
-
 struct Shared<T> {
     nodes: Arc<Nodes>,
     lease: LeaseName,
-    data: Mutex<Data<T>>,
+    ledger: Mutex<Ledger<T>>,
 }
 
 impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
@@ -70,64 +32,19 @@ impl<T: Clone + fmt::Debug + Send + 'static> Shared<T> {
         Arc::new(Self {
             nodes,
             lease,
-            data: Mutex::new(Data {
-                value,
-                seen: None,
-                stale: Vec::new(),
-            }),
+            ledger: Mutex::new(Ledger::new(value)),
         })
     }
 
     fn say(&self, what: fmt::Arguments<'_>) {
         self.nodes.cluster.story.say(what);
     }
-
-    /// A token has shown itself.
-    fn see(&self, token: Option<FencingToken>) {
-        let mut data = lock(&self.data);
-        data.seen = data.seen.max(token);
-    }
-
-    fn read(&self, reader: &str, token: Option<FencingToken>) -> T {
-        self.see(token);
-        let value = lock(&self.data).value.clone();
-        self.say(format_args!("{reader} reads {value:?}"));
-        value
-    }
-
-    /// Writes, whatever was seen before, and notes it if a guard would not have.
-    fn write(&self, writer: &str, token: Option<FencingToken>, value: T) {
-        let mut data = lock(&self.data);
-        let under = token.map_or("no token".to_owned(), |token| format!("token {token}"));
-        match data.seen.filter(|seen| token < Some(*seen)) {
-            None => self.say(format_args!("{writer} writes {value:?} under {under}")),
-            Some(seen) => {
-                let newer = self.nodes.cluster.owner(seen).unwrap_or_default();
-                let lost = &data.value;
-                self.say(format_args!(
-                    "{writer} writes {value:?} over {lost:?} under {under}: STALE, {newer} was \
-                     here with token {seen}"
-                ));
-                self.nodes.stale.notify_waiters();
-                if data.stale.len() < STALE_WRITES_MAX {
-                    data.stale.push(StaleWrite {
-                        writer: writer.to_owned(),
-                        token,
-                        seen,
-                        value: format!("{value:?}"),
-                    });
-                }
-            }
-        }
-        data.seen = data.seen.max(token);
-        data.value = value;
-    }
 }
 
 impl<T: Send> Audit for Shared<T> {
     fn stale(&self) -> Vec<String> {
-        let data = lock(&self.data);
-        data.stale.iter().map(ToString::to_string).collect()
+        let ledger = lock(&self.ledger);
+        ledger.stale.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -137,14 +54,13 @@ struct Line<T> {
     shared: Arc<Shared<T>>,
     process: Arc<Process>,
     chance: Arc<Chance>,
+    /// When it read last.
+    since: Arc<Mutex<Option<Version>>>,
 }
 
 impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
     /// A call: what was sent arrives, also if its process is paused or gone by then.
-    async fn call<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Shared<T>, &str) -> R + Send + 'static,
-    ) -> R {
+    async fn call<R: Send + 'static>(&self, work: impl FnOnce(&Self) -> R + Send + 'static) -> R {
         let Self {
             process, chance, ..
         } = self;
@@ -155,7 +71,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
         let line = self.clone();
         drop(tokio::spawn(async move {
             tokio::time::sleep(there).await;
-            let done = work(&line.shared, &line.process.name);
+            let done = work(&line);
             tokio::time::sleep(back).await;
             line.process.reached();
             tell.send(done).ok();
@@ -166,6 +82,52 @@ impl<T: Clone + fmt::Debug + Send + 'static> Line<T> {
         };
         process.runs().await;
         answer
+    }
+
+    /// At the store: reads.
+    fn read(&self, token: Option<FencingToken>) -> T {
+        let mut ledger = lock(&self.shared.ledger);
+        ledger.see(token);
+        *lock(&self.since) = Some(ledger.version());
+        let (reader, value) = (&self.process.name, ledger.value.clone());
+        self.shared.say(format_args!("{reader} reads {value:?}"));
+        value
+    }
+
+    /// At the store: writes, whatever was seen before, and notes what is wrong with it.
+    fn write(&self, token: Option<FencingToken>, other: Option<LeaseName>, value: T) {
+        let Self {
+            shared, process, ..
+        } = self;
+        let (mut ledger, writer) = (lock(&shared.ledger), &process.name);
+        let since = *lock(&self.since);
+        let why = match other {
+            Some(name) => Some(Stale::OtherLease(name)),
+            None => ledger.judge(writer, token, since),
+        };
+        let under = token.map_or("no token".to_owned(), |token| format!("token {token}"));
+        match &why {
+            None => shared.say(format_args!("{writer} writes {value:?} under {under}")),
+            Some(why) => {
+                let old = &ledger.value;
+                let newer = match why {
+                    Stale::Seen(seen) => {
+                        let newer = shared.nodes.cluster.owner(*seen).unwrap_or_default();
+                        format!("{newer} was here with token {seen}")
+                    }
+                    other => other.to_string(),
+                };
+                shared.say(format_args!(
+                    "{writer} writes {value:?} over {old:?} under {under}: STALE, {newer}"
+                ));
+                shared.nodes.stale.notify_waiters();
+            }
+        }
+        ledger.write(writer, token, why, value);
+        // It knows what it wrote itself.
+        if since.is_some() {
+            *lock(&self.since) = Some(ledger.version());
+        }
     }
 
     /// The newest token of the process: what it works under, if it shows none.
@@ -204,13 +166,13 @@ impl<T: Clone + fmt::Debug + Send + 'static> UnguardedStore<T> {
     /// What is stored now.
     #[must_use]
     pub fn value(&self) -> T {
-        lock(&self.shared.data).value.clone()
+        lock(&self.shared.ledger).value.clone()
     }
 
-    /// The writes that a guard would have refused, in order; the first 1,000.
+    /// The writes that it must not have taken, in order; the first 1,000.
     #[must_use]
     pub fn stale_writes(&self) -> Vec<StaleWrite> {
-        lock(&self.shared.data).stale.clone()
+        lock(&self.shared.ledger).stale.clone()
     }
 }
 
@@ -218,9 +180,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Unguarded<T> {
     /// Reads what is stored. Takes 2 ms to 20 ms, as every call.
     pub async fn read(&self) -> T {
         let token = self.0.token();
-        self.0
-            .call(move |shared, name| shared.read(name, token))
-            .await
+        self.0.call(move |line| line.read(token)).await
     }
 
     /// Writes. The write counts as one under the newest token that this client's process was
@@ -228,15 +188,18 @@ impl<T: Clone + fmt::Debug + Send + 'static> Unguarded<T> {
     pub async fn write(&self, value: T) {
         let token = self.0.token();
         self.0
-            .call(move |shared, name| shared.write(name, token, value))
+            .call(move |line| line.write(token, None, value))
             .await;
     }
 
     /// Writes under this fence, which is noted and not checked.
     pub async fn write_under(&self, fence: &Fence, value: T) {
-        let token = Some(fence.token);
+        let (lease, token) = (fence.name.clone(), Some(fence.token));
         self.0
-            .call(move |shared, name| shared.write(name, token, value))
+            .call(move |line| {
+                let other = Some(lease).filter(|lease| *lease != line.shared.lease);
+                line.write(token, other, value);
+            })
             .await;
     }
 }
@@ -279,7 +242,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> GuardedStore<T> {
     /// What is stored now.
     #[must_use]
     pub fn value(&self) -> T {
-        lock(&self.shared.data).value.clone()
+        lock(&self.shared.ledger).value.clone()
     }
 
     /// The guard, for a [`Seal`](ringfence_client::Seal).
@@ -295,8 +258,9 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
     /// # Errors
     /// What the guard refuses it with.
     pub async fn advance(&self, fence: &Fence) -> Result<(), Refused> {
-        self.admit(fence, |shared, name, token| {
-            shared.see(Some(token));
+        self.admit(fence, |line, token| {
+            let (shared, name) = (&line.shared, &line.process.name);
+            lock(&shared.ledger).see(Some(token));
             let lease = &shared.lease;
             shared.say(format_args!(
                 "{name} advances the guard of {lease} to {token}"
@@ -308,9 +272,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
     /// Reads what is stored. Takes 2 ms to 20 ms, as every call.
     pub async fn read(&self) -> T {
         let token = self.line.token();
-        self.line
-            .call(move |shared, name| shared.read(name, token))
-            .await
+        self.line.call(move |line| line.read(token)).await
     }
 
     /// Writes if the guard admits the fence.
@@ -318,8 +280,8 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
     /// # Errors
     /// What the guard refuses it with; nothing is written then.
     pub async fn write(&self, fence: &Fence, value: T) -> Result<(), Refused> {
-        self.admit(fence, move |shared, name, token| {
-            shared.write(name, Some(token), value);
+        self.admit(fence, move |line, token| {
+            line.write(Some(token), None, value);
         })
         .await
     }
@@ -327,14 +289,16 @@ impl<T: Clone + fmt::Debug + Send + 'static> Guarded<T> {
     async fn admit(
         &self,
         fence: &Fence,
-        work: impl FnOnce(&Shared<T>, &str, FencingToken) + Send + 'static,
+        work: impl FnOnce(&Line<T>, FencingToken) + Send + 'static,
     ) -> Result<(), Refused> {
         let (guard, fence) = (self.guard.clone(), fence.clone());
         self.line
-            .call(move |shared, name| {
-                let done = guard.with(&fence, || work(shared, name, fence.token));
+            .call(move |line| {
+                let done = guard.with(&fence, || work(line, fence.token));
                 if let Err(refused) = &done {
-                    shared.say(format_args!("{name} is refused: {refused}"));
+                    let name = &line.process.name;
+                    line.shared
+                        .say(format_args!("{name} is refused: {refused}"));
                 }
                 done
             })
@@ -347,5 +311,6 @@ fn line<T>(shared: &Arc<Shared<T>>, client: &TestClient) -> Line<T> {
         shared: shared.clone(),
         process: client.process.clone(),
         chance: Arc::new(shared.nodes.chance.fork()),
+        since: Arc::default(),
     }
 }

@@ -13,6 +13,8 @@ const PAUSE_MIN_MS: u64 = 200;
 const PAUSE_MAX_MS: u64 = 4_000;
 /// A service is taken to call its store about so often.
 const CALLS_WITHIN: Duration = Duration::from_secs(1);
+/// A call of a store has arrived by then, if nothing holds it up.
+const TRAVEL: Duration = Duration::from_millis(20);
 /// The TTL that faults are measured by while there is no session.
 const TTL_STANDARD: Millis = Millis::from_secs(15);
 
@@ -21,19 +23,27 @@ impl TestCluster {
     /// a read and a write, shorter and longer than the TTL; calls of stores that are held up; links that are cut; leaders that are
     /// killed; grants that are revoked, with and without `--now`. All of it is drawn
     /// from the seed. It ends early when a store has taken a stale write, so that the story ends there. At the
-    /// end all processes run, and all links are there.
+    /// end all processes run, all links are there, and calls that were held up have arrived: that may take
+    /// up to two and a half TTLs longer.
     pub async fn trouble(&self, length: Duration) {
         // Two at a time: many a story needs an old holder that goes on while the new one stands.
         let making = futures_util::future::join(self.faults(), self.faults());
-        tokio::select! {
+        let found = tokio::select! {
             biased;
-            () = self.inner.nodes.stale.notified() => {}
-            _ = making => {}
-            () = tokio::time::sleep(length) => {}
-        }
-        for process in self.processes() {
+            () = self.inner.nodes.stale.notified() => true,
+            _ = making => false,
+            () = tokio::time::sleep(length) => false,
+        };
+        let processes = self.processes();
+        for process in &processes {
             process.resume();
             process.cut(false);
+            process.delay(0, Duration::ZERO);
+        }
+        let arrival = processes.iter().filter_map(|process| process.held_until());
+        if let Some(arrival) = arrival.max().filter(|_| !found) {
+            let left = arrival.saturating_sub(self.cluster().story.time());
+            tokio::time::sleep(left + TRAVEL).await;
         }
     }
 

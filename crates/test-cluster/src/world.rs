@@ -1,7 +1,7 @@
 //! The world of a test: the cluster, its clients, and the faults.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -47,7 +47,8 @@ pub(crate) struct Inner {
     explored: bool,
     begun: Instant,
     pub(crate) nodes: Arc<Nodes>,
-    processes: Mutex<Vec<Arc<Process>>>,
+    /// Those whose clients are gone are no longer there.
+    processes: Mutex<Vec<Weak<Process>>>,
     audits: Mutex<Vec<Arc<dyn Audit>>>,
     /// The first panic of a process.
     failure: Mutex<Option<String>>,
@@ -112,7 +113,9 @@ impl TestCluster {
     }
 
     pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
-        lock(&self.inner.processes).clone()
+        let mut processes = lock(&self.inner.processes);
+        processes.retain(|process| process.strong_count() > 0);
+        processes.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A client in a process of its own, connected. `name` stands for it in stories.
@@ -121,7 +124,7 @@ impl TestCluster {
         let host = Host::new(Handle::current(), chance.draw());
         let story = self.cluster().story.clone();
         let process = Arc::new(Process::new(name, host, chance, story));
-        lock(&self.inner.processes).push(process.clone());
+        lock(&self.inner.processes).push(Arc::downgrade(&process));
         let builder = Client::builder()
             .endpoints((0..NODES).map(network::address))
             .clock(Arc::new(WorldClock(self.inner.begun)));
@@ -201,12 +204,14 @@ impl TestCluster {
     /// Lets the client's sessions run out at the cluster: its way there is cut until they have
     /// ended, which takes up to their TTL and a second. The client's own windows end before.
     pub async fn expire(&self, client: &TestClient) {
-        self.cut(client);
+        // Also if it is dropped.
+        let _healed = Heal(&client.process);
         let name = client.name();
         while !self.cluster().sessions_of(name).is_empty() {
+            // Again: other faults may have healed it.
+            self.cut(client);
             tokio::time::sleep(LOOK).await;
         }
-        self.heal(client);
     }
 
     /// Ends the grant of a lease as an operator does; returns whether there was one. The next grant
@@ -346,7 +351,8 @@ impl TestCluster {
     }
 
     /// Asserts that no store of this world has taken a stale write: one under a smaller token than
-    /// that of a client which had read or written before.
+    /// that of a client which had read or written before, under no token or one of another lease, or
+    /// of a connection that read before another process wrote ([`Stale`](crate::Stale)).
     ///
     /// # Panics
     /// If one has: with the write, the seed and the story.
@@ -394,10 +400,20 @@ impl fmt::Debug for TestCluster {
     }
 }
 
+/// Mends a link when it is dropped.
+struct Heal<'a>(&'a Process);
+
+impl Drop for Heal<'_> {
+    fn drop(&mut self) {
+        self.0.cut(false);
+    }
+}
+
+#[track_caller]
 fn parsed(name: &str) -> LeaseName {
     match LeaseName::parse(name) {
         Ok(name) => name,
-        Err(invalid) => panic!("{invalid}"),
+        Err(invalid) => panic!("`{name}` is no name of a lease: {invalid}"),
     }
 }
 

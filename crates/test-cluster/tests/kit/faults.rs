@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringfence_client::{EndCause, HeldLease, Loss, Session, SessionOptions, SessionState, Verdict};
-use ringfence_test_cluster::{TestClient, TestCluster};
+use ringfence_test_cluster::{Stale, TestClient, TestCluster, explore};
 use tokio::time::{sleep, timeout};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -134,8 +134,8 @@ async fn a_write_that_is_held_up_arrives_behind_the_next_holders() {
     let stale = table.stale_writes();
     assert_eq!(stale.len(), 1);
     assert_eq!(
-        (stale[0].writer.as_str(), stale[0].seen),
-        ("alice", taken.token())
+        (stale[0].writer.as_str(), &stale[0].why),
+        ("alice", &Stale::Seen(taken.token()))
     );
 }
 
@@ -317,4 +317,48 @@ async fn reads_are_answered_and_watches_find_no_node() {
     let mut watch = alice.watch("jobs");
     assert!(timeout(10 * TTL, watch.next()).await.is_err());
     assert!(lease.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_ends_also_if_the_way_is_healed_meanwhile_and_heals_if_it_is_dropped() {
+    let (world, alice, lease) = held(21).await;
+    let healing = async {
+        loop {
+            sleep(Duration::from_secs(3)).await;
+            world.heal(&alice);
+        }
+    };
+    tokio::select! {
+        () = world.expire(&alice) => {}
+        () = healing => {}
+        () = sleep(6 * TTL) => panic!("{}", world.story()),
+    }
+    assert!(!lease.is_valid());
+    let _again = alice.lock(LEASE).await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_secs(1), world.expire(&alice));
+    assert!(dropped.await.is_err());
+    sleep(Duration::from_secs(1)).await;
+    drop(alice.lock("another").await.unwrap());
+}
+
+/// What `trouble` holds up it does not leave to the time behind it.
+#[test]
+fn calls_that_were_held_up_have_arrived_when_trouble_ends() {
+    let passed = explore(0..60, |world: TestCluster| async move {
+        let table = world.unguarded_store(LEASE, 0);
+        let client = world.client("alice").await;
+        let (account, locking) = (table.connect(&client), client.client());
+        world.spawn(&client, async move {
+            let _lease = locking.lock(LEASE).await.unwrap();
+            loop {
+                account.read().await;
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
+        world.trouble(Duration::from_secs(20)).await;
+        let probe = table.connect(&client);
+        let answered = tokio::time::timeout(Duration::from_secs(1), probe.read()).await;
+        assert!(answered.is_ok(), "a call is held up behind the trouble");
+    });
+    passed.unwrap();
 }

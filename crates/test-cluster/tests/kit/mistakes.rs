@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_client::{Client, Fence, FencingToken, Refused, Seal};
-use ringfence_test_cluster::{Finding, Guarded, TestCluster, Unguarded, explore};
+use ringfence_test_cluster::{Finding, Guarded, Stale, TestCluster, Unguarded, explore};
 
 const LEASE: &str = "bank/interest";
 
@@ -195,4 +195,83 @@ async fn a_stale_write_fails_the_assertion() {
     table.connect(&alice).write(1).await;
     drop(held);
     world.assert_no_stale_write();
+}
+
+/// Two processes of a service with a guard, which advances it and shows its fence, until a story ends badly.
+fn found_behind_a_guard<F, S>(service: S) -> Finding
+where
+    F: Future<Output = ()> + Send + 'static,
+    S: Fn(Client, Guarded<u64>) -> F + Copy,
+{
+    let found = explore(0..20, |world: TestCluster| async move {
+        let table = world.guarded_store(LEASE, 0);
+        for name in ["alice", "bob"] {
+            let client = world.client(name).await;
+            world.spawn(&client, service(client.client(), table.connect(&client)));
+        }
+        world.trouble(Duration::from_secs(60)).await;
+        world.assert_no_stale_write();
+    });
+    *found.unwrap_err()
+}
+
+#[test]
+fn a_guarded_service_that_reads_before_it_holds_the_lease_is_found() {
+    let found = found_behind_a_guard(|client, account| async move {
+        loop {
+            let amount = account.read().await;
+            let Ok(lease) = client.lock(LEASE).await else {
+                continue;
+            };
+            let fence = lease.fence();
+            if account.advance(&fence).await.is_ok() {
+                account.write(&fence, amount + 1).await.ok();
+            }
+            lease.release().await.ok();
+        }
+    });
+    assert!(
+        found.to_string().contains("had written since it read last"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_guarded_service_that_keeps_what_it_once_read_is_found() {
+    let found = found_behind_a_guard(|client, account| async move {
+        let mut amount = account.read().await;
+        loop {
+            let Ok(lease) = client.lock(LEASE).await else {
+                continue;
+            };
+            let fence = lease.fence();
+            if account.advance(&fence).await.is_ok() {
+                amount += 1;
+                account.write(&fence, amount).await.ok();
+            }
+            lease.release().await.ok();
+        }
+    });
+    assert!(
+        found.to_string().contains("had written since it read last"),
+        "{found}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_the_lease_or_under_another_one_is_stale_and_accuses_no_other() {
+    let world = TestCluster::new(9);
+    let table = world.unguarded_store(LEASE, 0);
+    let (alice, bob) = (world.client("alice").await, world.client("bob").await);
+    let lease = alice.lock(LEASE).await.unwrap();
+    let other = bob.lock("leader").await.unwrap();
+    table.connect(&bob).write(1).await;
+    table.connect(&bob).write_under(&other.fence(), 2).await;
+    table.connect(&alice).write_under(&lease.fence(), 3).await;
+    let stale = table.stale_writes();
+    let whys: Vec<&Stale> = stale.iter().map(|write| &write.why).collect();
+    assert_eq!(
+        whys,
+        [&Stale::NoToken, &Stale::OtherLease(other.name().clone())]
+    );
 }
