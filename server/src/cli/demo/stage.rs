@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringfence_client::{Client, EndCause, Watch, WatchItem};
 use ringfence_core::Mode;
-use ringfence_proto::v1::leases_client::LeasesClient;
-use ringfence_proto::v1::{WatchRequest, end_cause, watch_event};
-use tokio::sync::mpsc;
 
 use super::actor::{Actor, not_told};
 use crate::cli::nodes::{Nodes, Plan, Ports};
@@ -29,7 +27,7 @@ pub(super) struct Stage {
     nodes: Nodes,
     leader: usize,
     dead: Option<usize>,
-    ends: mpsc::UnboundedReceiver<(u64, end_cause::Kind)>,
+    watch: Watch,
 }
 
 impl Stage {
@@ -59,15 +57,19 @@ impl Stage {
             nodes.stop().await;
             return Err(failure);
         }
-        let (_, ends) = mpsc::unbounded_channel();
-        let mut stage = Self {
+        let watch = match watch(&nodes).await {
+            Ok(watch) => watch,
+            Err(failure) => {
+                nodes.stop().await;
+                return Err(failure);
+            }
+        };
+        Ok(Self {
             nodes,
             leader,
             dead: None,
-            ends,
-        };
-        stage.watch().await?;
-        Ok(stage)
+            watch,
+        })
     }
 
     /// The arguments of the command that gave the workers their right, if they need one.
@@ -142,19 +144,27 @@ impl Stage {
     /// # Errors
     /// If it does not say so in time.
     pub(super) async fn lease_expires(&mut self, token: i64) -> Result<(), Failure> {
-        let expires = async {
-            while let Some((ended, cause)) = self.ends.recv().await {
-                if i64::try_from(ended) == Ok(token) {
-                    return Some(cause);
+        let ends = async {
+            loop {
+                match self.watch.next().await {
+                    Some(Ok(WatchItem::Ended { ended, .. }))
+                        if i64::try_from(ended.token.get()) == Ok(token) =>
+                    {
+                        return Ok(ended.cause);
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(refused)) => return Err(format!("the watch ended: {refused}")),
+                    None => return Err("the watch ended".to_owned()),
                 }
             }
-            None
         };
-        match tokio::time::timeout(STEP_LIMIT, expires).await {
-            Ok(Some(end_cause::Kind::Expired)) => Ok(()),
-            Ok(Some(other)) => Err(not_told("the cluster", "EXPIRED", other.as_str_name())),
-            Ok(None) | Err(_) => Err(not_told("the cluster", "EXPIRED", "no end of that grant")),
-        }
+        let seen = match tokio::time::timeout(STEP_LIMIT, ends).await {
+            Ok(Ok(Some(EndCause::Expired))) => return Ok(()),
+            Ok(Ok(cause)) => format!("{cause:?}"),
+            Ok(Err(broken)) => broken,
+            Err(_) => format!("no end of that grant within {} s", STEP_LIMIT.as_secs()),
+        };
+        Err(not_told("the cluster", "EXPIRED", &seen))
     }
 
     /// Kills the leader and returns its name.
@@ -200,56 +210,12 @@ impl Stage {
         };
         self.nodes.run(dead)?;
         self.leader = self.nodes.ready().await?;
-        self.watch().await?;
         Ok(self.nodes.all()[dead].name.clone())
     }
 
     /// Stops the nodes; nothing of them is left.
     pub(super) async fn strike(self) {
         self.nodes.stop().await;
-    }
-
-    /// Follows the ends of grants at a node that is not going to be killed.
-    async fn watch(&mut self) -> Result<(), Failure> {
-        let failed = |cause: String| {
-            Failure::new(
-                exit::UNAVAILABLE,
-                "UNAVAILABLE",
-                format!("cannot watch leases: {cause}"),
-            )
-        };
-        let place = (0..3)
-            .find(|place| *place != self.leader)
-            .unwrap_or_default();
-        let client = self.nodes.all()[place].client;
-        let mut leases = LeasesClient::connect(format!("http://{client}"))
-            .await
-            .map_err(|cause| failed(cause.to_string()))?;
-        let request = WatchRequest {
-            prefix: LEASE.into(),
-            from: None,
-        };
-        let told = leases.watch(request).await;
-        let mut told = told
-            .map_err(|status| failed(status.to_string()))?
-            .into_inner();
-        let (ends, receiver) = mpsc::unbounded_channel();
-        self.ends = receiver;
-        tokio::spawn(async move {
-            while let Ok(Some(batch)) = told.message().await {
-                for event in batch.events {
-                    let Some(watch_event::Kind::Ended(ended)) = event.kind else {
-                        continue;
-                    };
-                    let cause = ended.cause.map(|cause| cause.kind()).unwrap_or_default();
-                    // No task listens any more: the act is over.
-                    if ends.send((ended.token, cause)).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(())
     }
 
     fn root(&self) -> PathBuf {
@@ -270,5 +236,24 @@ async fn grant(nodes: &Nodes) -> Result<(), Failure> {
     match done.status.success() {
         true => Ok(()),
         false => Err(failed(&String::from_utf8_lossy(&done.stderr).trim())),
+    }
+}
+
+/// Watches the demo's lease from its present state on, at another node when one is killed.
+async fn watch(nodes: &Nodes) -> Result<Watch, Failure> {
+    let failed = |cause: String| {
+        let message = format!("cannot watch leases: {cause}");
+        Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message)
+    };
+    let client = Client::connect(nodes.endpoints()).await;
+    let client = client.map_err(|cause| failed(cause.to_string()))?;
+    let mut watch = client.watch(LEASE);
+    loop {
+        match watch.next().await {
+            Some(Ok(WatchItem::Reached(_))) => return Ok(watch),
+            Some(Ok(_)) => {}
+            Some(Err(refused)) => return Err(failed(refused.to_string())),
+            None => return Err(failed("it ended".to_owned())),
+        }
     }
 }
