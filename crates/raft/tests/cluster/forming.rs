@@ -3,7 +3,7 @@
 use ringfence_core::Millis;
 use ringfence_raft::{Node, Role, StartError, StopReason};
 
-use crate::harness::{Cluster, acquired, eventually, holder, open, within};
+use crate::harness::{Cluster, acquired, eventually, holder, open, remove, within};
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -185,10 +185,7 @@ async fn a_removed_node_stops_and_says_why() {
     let cluster = Cluster::formed(&NAMES).await;
     let leader = &cluster.nodes[&cluster.leader().await];
     let removed = &cluster.nodes[&cluster.a_follower().await];
-    leader
-        .remove_member(removed.status().node_id.unwrap(), None)
-        .await
-        .unwrap();
+    remove(leader, removed.status().node_id.unwrap()).await;
     assert_eq!(
         within("its end", removed.stopped()).await,
         StopReason::Removed

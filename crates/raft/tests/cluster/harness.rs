@@ -9,7 +9,9 @@ use ringfence_core::{
     Acquire, Acquired, Ask, Command, FencingToken, HolderData, Identity, LeaseName, Millis, Open,
     OpenId, Opened, Outcome, Request, RequestNumber, Revoke, Secret, SessionId, Settings,
 };
-use ringfence_raft::{Backup, Node, NodeConfig, ProposeError, Restore, Role, write_backup};
+use ringfence_raft::{
+    Backup, MembershipError, Node, NodeConfig, ProposeError, Restore, Role, write_backup,
+};
 use ringfence_testkit::ports::Port;
 
 use crate::disk::Disk;
@@ -228,6 +230,22 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     within(what, async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+/// Removes a member, also if the leader loses its term meanwhile.
+pub(crate) async fn remove(node: &Node, node_id: u64) {
+    within("its removal", async {
+        loop {
+            match node.remove_member(node_id, None).await {
+                Ok(()) => return,
+                // A try before this one was.
+                Err(MembershipError::Refused { why }) if why.contains("is no member") => return,
+                Err(MembershipError::NotDone { .. } | MembershipError::Unknown { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
         }
     })
     .await;

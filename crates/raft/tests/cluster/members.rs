@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringfence_core::Millis;
 use ringfence_raft::{MembershipError, Node, NotReady, StopReason};
 
-use crate::harness::{Cluster, acquired, eventually, open, propose, weighty, within};
+use crate::harness::{Cluster, acquired, eventually, open, propose, remove, weighty, within};
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -100,7 +100,7 @@ async fn a_live_voter_is_not_removed_while_another_is_down() {
     assert!(why.contains(&dead) && why.contains("--force"), "{why}");
     works(&leader, 1).await;
 
-    leader.remove_member(dead_id, None).await.unwrap();
+    remove(&leader, dead_id).await;
     settled(&cluster, &[id(&leader).min(live), id(&leader).max(live)]).await;
     works(&leader, 2).await;
 }
@@ -196,24 +196,10 @@ async fn three_voters_do_not_become_one_in_a_moment() {
     cluster.start_all().await;
     let leader = cluster.nodes[&cluster.leader().await].clone();
     let others: Vec<u64> = (1..=3).filter(|n| *n != id(&leader)).collect();
-    let removed = async |node_id: u64| {
-        within("a removal", async {
-            loop {
-                match leader.remove_member(node_id, None).await {
-                    Ok(()) => return,
-                    // A try before this one was.
-                    Err(MembershipError::Refused { why }) if why.contains("is no member") => return,
-                    Err(MembershipError::Refused { why }) => panic!("{why}"),
-                    Err(_) => {}
-                }
-            }
-        })
-        .await;
-    };
-    removed(others[0]).await;
+    remove(&leader, others[0]).await;
     let early = leader.remove_member(others[1], None).await.unwrap_err();
     assert!(early.to_string().contains("have stood for"), "{early}");
-    removed(others[1]).await;
+    remove(&leader, others[1]).await;
     assert_eq!(leader.ready(Duration::from_secs(1)), Ok(()), "alone");
 }
 

@@ -4,7 +4,8 @@ use ringfence_core::{Acquired, Ask, FencingToken, Millis, Outcome};
 use ringfence_raft::{HistoryQuery, WaitDone};
 
 use crate::harness::{
-    Cluster, acquire, acquired, eventually, holder, name, number, open, propose, request, within,
+    Cluster, acquire, acquired, eventually, holder, name, number, open, propose, remove, request,
+    within,
 };
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
@@ -66,7 +67,7 @@ async fn a_learner_that_installs_a_snapshot_loses_no_waiter_and_no_history() {
     let away = cluster.nodes[&follower].status().node_id.unwrap();
     cluster.crash(&follower).await;
     std::fs::remove_dir_all(cluster.data_dir(&follower)).unwrap();
-    node.remove_member(away, None).await.unwrap();
+    remove(&node, away).await;
     let token = FencingToken::new(token).unwrap();
     for n in 2..=100 {
         acquired(&node, holding, n, &format!("lease/{n}")).await;

@@ -11,7 +11,9 @@ use ringfence_raft::{
 };
 use ringfence_wal::RealFs;
 
-use crate::harness::{Cluster, acquired, eventually, holder, lose, open, propose, weighty, within};
+use crate::harness::{
+    Cluster, acquired, eventually, holder, lose, open, propose, remove, weighty, within,
+};
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 const TTL: Millis = Millis::from_secs(300);
@@ -389,7 +391,7 @@ async fn a_follower_that_lost_what_it_acknowledged_stops_and_does_not_start_agai
         .find(|member| member.name == follower)
         .unwrap()
         .node_id;
-    leader.remove_member(node_id, None).await.unwrap();
+    remove(&leader, node_id).await;
     fs::remove_dir_all(&data).unwrap();
     let node = cluster.start(&follower).await;
     eventually("the new member has all", || {
