@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringfence_core::{BackupDigest, ClusterId, Frozen};
 use ringfence_raft::{BackupOutput, write_backup};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::name::BackupName;
 
@@ -35,24 +35,42 @@ pub(super) fn write(
     Ok(digest)
 }
 
-/// Removes the oldest backups of this cluster beyond so many, each with its digest. Other files, those of
-/// other clusters among them, are never touched.
+/// Removes the backups of this cluster that are older than the newest so many, each with its digest. One
+/// without a digest does not count: the node that wrote it was killed before its end. Other files, those
+/// of other clusters among them, are never touched. What cannot be removed is logged, and the rest goes.
 pub(super) fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
     let mut own = own_backups(dir, cluster)?;
-    own.sort_unstable_by_key(|name| (name.wall_ms, name.index));
-    let beyond = own.len().saturating_sub(keep);
-    for name in &own[..beyond] {
+    own.sort_unstable_by_key(|name| std::cmp::Reverse((name.wall_ms, name.index)));
+    let mut counted = 0;
+    let beyond = own.into_iter().skip_while(|name| {
+        let stays = counted < keep;
+        counted += usize::from(dir.join(name.of_digest()).is_file());
+        stays
+    });
+    for name in beyond {
         let path = dir.join(name.to_string());
         // The backup last: while it is there, it is found again.
-        for file in [&dir.join(name.of_digest()), &path] {
-            match std::fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+        match remove(&dir.join(name.of_digest())).and_then(|()| remove(&path)) {
+            Ok(()) => {
+                info!(file = %path.display(), keep, "an old backup was removed, with its digest");
+            }
+            Err(error) => {
+                warn!(%error, "an old backup stays; remove by hand what cannot be removed");
             }
         }
-        info!(file = %path.display(), keep, "an old backup was removed, with its digest");
     }
     Ok(())
+}
+
+/// Removes a file, if it is there. The error names it.
+fn remove(file: &Path) -> io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io::Error::new(
+            error.kind(),
+            format!("cannot remove {}: {error}", file.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Removes unfinished backups of this cluster to which nothing was written for so long: the process

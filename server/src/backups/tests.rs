@@ -91,6 +91,37 @@ fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     assert_eq!(last_taken(temp.path(), cluster(1), Duration::ZERO), None);
 }
 
+/// The node was killed between a backup and its digest, twice.
+#[test]
+fn a_backup_without_a_digest_does_not_count_and_goes_with_those_of_its_age() {
+    let temp = tempfile::tempdir().unwrap();
+    for at in 1..=5 {
+        std::fs::write(temp.path().join(name(1, at, at)), "").unwrap();
+    }
+    for at in [1, 3, 4] {
+        std::fs::write(temp.path().join(digest_name(1, at, at)), "").unwrap();
+    }
+    rotate(temp.path(), cluster(1), 2).unwrap();
+    let left = |at: u64| temp.path().join(name(1, at, at)).exists();
+    assert_eq!([1, 2, 3, 4, 5].map(left), [false, false, true, true, true]);
+}
+
+#[test]
+fn what_cannot_be_removed_holds_up_no_other() {
+    let temp = tempfile::tempdir().unwrap();
+    for at in 1..=4 {
+        std::fs::write(temp.path().join(name(1, at, at)), "").unwrap();
+        let digest = temp.path().join(digest_name(1, at, at));
+        match at {
+            2 => std::fs::create_dir(digest).unwrap(),
+            _ => std::fs::write(digest, "").unwrap(),
+        }
+    }
+    rotate(temp.path(), cluster(1), 1).unwrap();
+    let left = |at: u64| temp.path().join(name(1, at, at)).exists();
+    assert_eq!([1, 2, 3, 4].map(left), [false, true, false, true]);
+}
+
 /// The node was killed in the middle of a backup.
 #[test]
 fn unfinished_backups_of_its_own_cluster_go_once_they_are_abandoned() {
