@@ -12,6 +12,9 @@ use super::name::BackupName;
 
 /// How long nothing was written to an unfinished backup that no process writes any more.
 pub(super) const ABANDONED_AFTER: Duration = Duration::from_secs(3_600);
+/// How many without a digest stay beside those that count. More than kills leave, and no more: an
+/// operator may have moved all digests to another place.
+pub(super) const UNCOUNTED_MAX: usize = 3;
 
 /// Writes one, and removes the oldest beyond so many.
 pub(super) fn write(
@@ -42,12 +45,12 @@ pub(super) fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<
     let mut own = own_backups(dir, cluster)?;
     own.sort_unstable_by_key(|name| std::cmp::Reverse((name.wall_ms, name.index)));
     let mut counted = 0;
-    let beyond = own.into_iter().skip_while(|name| {
-        let stays = counted < keep;
+    let beyond = own.iter().enumerate().skip_while(|(place, name)| {
+        let stays = counted < keep && *place < keep.saturating_add(UNCOUNTED_MAX);
         counted += usize::from(dir.join(name.of_digest()).is_file());
         stays
     });
-    for name in beyond {
+    for (_, name) in beyond {
         let path = dir.join(name.to_string());
         // The backup last: while it is there, it is found again.
         match remove(&dir.join(name.of_digest())).and_then(|()| remove(&path)) {

@@ -1,6 +1,6 @@
 //! Names and rotation.
 
-use super::directory::{ABANDONED_AFTER, last_taken, remove_abandoned, rotate};
+use super::directory::{ABANDONED_AFTER, UNCOUNTED_MAX, last_taken, remove_abandoned, rotate};
 use super::*;
 
 fn cluster(byte: u8) -> ClusterId {
@@ -104,6 +104,19 @@ fn a_backup_without_a_digest_does_not_count_and_goes_with_those_of_its_age() {
     rotate(temp.path(), cluster(1), 2).unwrap();
     let left = |at: u64| temp.path().join(name(1, at, at)).exists();
     assert_eq!([1, 2, 3, 4, 5].map(left), [false, false, true, true, true]);
+}
+
+/// An operator keeps the digests in another place, and moves them there.
+#[test]
+fn backups_whose_digests_were_moved_away_go_all_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    for at in 1..=9 {
+        std::fs::write(temp.path().join(name(1, at, at)), "").unwrap();
+    }
+    rotate(temp.path(), cluster(1), 2).unwrap();
+    let left = |at: &u64| temp.path().join(name(1, *at, *at)).exists();
+    let left: Vec<u64> = (1..=9).filter(left).collect();
+    assert_eq!(left, [5, 6, 7, 8, 9], "two, and {UNCOUNTED_MAX}");
 }
 
 #[test]

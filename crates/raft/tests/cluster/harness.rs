@@ -243,7 +243,9 @@ pub(crate) async fn remove(node: &Node, node_id: u64) {
                 Ok(()) => return,
                 // A try before this one was.
                 Err(MembershipError::Refused { why }) if why.contains("is no member") => return,
-                Err(MembershipError::NotDone { .. } | MembershipError::Unknown { .. }) => {}
+                Err(MembershipError::NotDone { .. } | MembershipError::Unknown { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 Err(error) => panic!("{error}"),
             }
         }
