@@ -34,16 +34,20 @@ pub(super) fn write(
     let mut output = BackupOutput::create(&dir.join(name.of_digest()), true)?;
     writeln!(output, "{digest}")?;
     output.finish()?;
-    rotate(dir, name.cluster, keep)?;
+    rotate(dir, name, keep)?;
     Ok(digest)
 }
 
-/// Removes the backups of this cluster that are older than the newest so many, each with its digest. One
-/// without a digest does not count: the node that wrote it was killed before its end. Other files, those
-/// of other clusters among them, are never touched. What cannot be removed is logged, and the rest goes.
-pub(super) fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
-    let mut own = own_backups(dir, cluster)?;
-    own.sort_unstable_by_key(|name| std::cmp::Reverse((name.wall_ms, name.index)));
+/// Removes the backups that are older than the newest so many, each with its digest. One without a digest
+/// does not count: the node that wrote it was killed before its end. One with a later name than the backup
+/// just taken does not, either, and stays: a wrong clock gave it that name, or the cluster was recovered
+/// from an older state. Other files, those of other clusters among them, are never touched. What cannot be
+/// removed is logged, and the rest goes.
+pub(super) fn rotate(dir: &Path, newest: BackupName, keep: usize) -> io::Result<()> {
+    let age = |name: &BackupName| (name.wall_ms, name.index);
+    let mut own = own_backups(dir, newest.cluster)?;
+    own.retain(|name| age(name) <= age(&newest));
+    own.sort_unstable_by_key(|name| std::cmp::Reverse(age(name)));
     let mut counted = 0;
     let beyond = own.iter().enumerate().skip_while(|(place, name)| {
         let stays = counted < keep && *place < keep.saturating_add(UNCOUNTED_MAX);
@@ -92,8 +96,12 @@ pub(super) fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) 
             continue;
         };
         if written.elapsed().is_ok_and(|age| age >= after) {
-            std::fs::remove_file(entry.path())?;
-            info!(file = %entry.path().display(), "an unfinished backup was removed");
+            match remove(&entry.path()) {
+                Ok(()) => {
+                    info!(file = %entry.path().display(), "an unfinished backup was removed");
+                }
+                Err(error) => warn!(%error, "an unfinished backup stays; remove it by hand"),
+            }
         }
     }
     Ok(())
@@ -102,7 +110,12 @@ pub(super) fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) 
 fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
     let mut own = Vec::new();
     for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
+        let entry = entry?;
+        // One that is gone by now is none.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let name = entry.file_name();
         let name = name.to_str().and_then(BackupName::parse);
         own.extend(name.filter(|name| name.cluster == cluster));
     }

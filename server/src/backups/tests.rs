@@ -3,6 +3,13 @@
 use super::directory::{ABANDONED_AFTER, UNCOUNTED_MAX, last_taken, remove_abandoned, rotate};
 use super::*;
 
+/// No backup of the cluster has a later name.
+const LATEST: BackupName = BackupName {
+    cluster: ClusterId::new([1; 16]),
+    wall_ms: u64::MAX,
+    index: u64::MAX,
+};
+
 fn cluster(byte: u8) -> ClusterId {
     ClusterId::new([byte; 16])
 }
@@ -71,7 +78,7 @@ fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     for file in own.iter().chain(&digests).chain(&others) {
         std::fs::write(temp.path().join(file), "").unwrap();
     }
-    rotate(temp.path(), cluster(1), 2).unwrap();
+    rotate(temp.path(), LATEST, 2).unwrap();
     let there = |file: &String| temp.path().join(file).exists();
     let left: Vec<_> = own.iter().filter(|file| there(file)).collect();
     assert_eq!(left, [&own[3], &own[4]], "the newest two stay");
@@ -101,9 +108,39 @@ fn a_backup_without_a_digest_does_not_count_and_goes_with_those_of_its_age() {
     for at in [1, 3, 4] {
         std::fs::write(temp.path().join(digest_name(1, at, at)), "").unwrap();
     }
-    rotate(temp.path(), cluster(1), 2).unwrap();
+    rotate(temp.path(), LATEST, 2).unwrap();
     let left = |at: u64| temp.path().join(name(1, at, at)).exists();
     assert_eq!([1, 2, 3, 4, 5].map(left), [false, false, true, true, true]);
+}
+
+/// The clock was wrong once, or the cluster was recovered from an older state.
+#[test]
+fn backups_with_a_later_name_do_not_push_out_the_one_just_taken() {
+    let temp = tempfile::tempdir().unwrap();
+    for at in [1, 2, 8, 9] {
+        std::fs::write(temp.path().join(name(1, at, at)), "").unwrap();
+        std::fs::write(temp.path().join(digest_name(1, at, at)), "").unwrap();
+    }
+    rotate(temp.path(), named(1, 2, 2), 1).unwrap();
+    let left = |at: u64| temp.path().join(name(1, at, at)).exists();
+    assert_eq!([1, 2, 8, 9].map(left), [false, true, true, true]);
+}
+
+#[test]
+fn a_directory_with_the_name_of_a_backup_is_none_and_one_of_a_partial_holds_up_no_other() {
+    let temp = tempfile::tempdir().unwrap();
+    let partial = |at| format!(".{}.0a1b2c3d.partial", name(1, at, at));
+    std::fs::write(temp.path().join(name(1, 1, 1)), "").unwrap();
+    std::fs::write(temp.path().join(digest_name(1, 1, 1)), "").unwrap();
+    std::fs::create_dir(temp.path().join(name(1, 2, 2))).unwrap();
+    std::fs::write(temp.path().join(digest_name(1, 2, 2)), "").unwrap();
+    rotate(temp.path(), named(1, 2, 2), 1).unwrap();
+    assert!(temp.path().join(name(1, 1, 1)).exists());
+
+    std::fs::create_dir(temp.path().join(partial(1))).unwrap();
+    std::fs::write(temp.path().join(partial(2)), "").unwrap();
+    remove_abandoned(temp.path(), cluster(1), Duration::ZERO).unwrap();
+    assert!(!temp.path().join(partial(2)).exists());
 }
 
 /// An operator keeps the digests in another place, and moves them there.
@@ -113,7 +150,7 @@ fn backups_whose_digests_were_moved_away_go_all_the_same() {
     for at in 1..=9 {
         std::fs::write(temp.path().join(name(1, at, at)), "").unwrap();
     }
-    rotate(temp.path(), cluster(1), 2).unwrap();
+    rotate(temp.path(), LATEST, 2).unwrap();
     let left = |at: &u64| temp.path().join(name(1, *at, *at)).exists();
     let left: Vec<u64> = (1..=9).filter(left).collect();
     assert_eq!(left, [5, 6, 7, 8, 9], "two, and {UNCOUNTED_MAX}");
@@ -130,7 +167,7 @@ fn what_cannot_be_removed_holds_up_no_other() {
             _ => std::fs::write(digest, "").unwrap(),
         }
     }
-    rotate(temp.path(), cluster(1), 1).unwrap();
+    rotate(temp.path(), LATEST, 1).unwrap();
     let left = |at: u64| temp.path().join(name(1, at, at)).exists();
     assert_eq!([1, 2, 3, 4].map(left), [false, true, false, true]);
 }
