@@ -98,11 +98,9 @@ impl Console {
             .cluster
             .list_members(call.ask(v1::ListMembersRequest {}));
         let members = members.await?.into_inner();
+        let silence = self.context.silence(SILENCE_MAX).await;
         let value = shown_status(&status)
-            .with_some(
-                "silence",
-                self.context.silence(SILENCE_MAX).map(shown_silence),
-            )
+            .with_some("silence", silence.map(shown_silence))
             .with("changing", members.changing)
             .with(
                 "members",

@@ -236,10 +236,9 @@ impl Node {
 
     /// For how long no majority has stood behind a leader, as far as this node knows; `None` while one
     /// does, and while the node belongs to no cluster. What was heard at most `within` ago counts.
-    /// Asking makes a follower find out.
-    #[must_use]
-    pub fn silence(&self, within: Duration) -> Option<Silence> {
-        silence(&self.inner, within)
+    /// A follower asks its leader, and waits for the answer for at most `within`.
+    pub async fn silence(&self, within: Duration) -> Option<Silence> {
+        silence(&self.inner, within).await
     }
 
     /// Whether local state has held everything acknowledged at some time since the node started. Before

@@ -88,9 +88,7 @@ pub(crate) async fn keep_age(inner: Arc<Inner>) {
     loop {
         tokio::time::sleep(CONFIRM_EVERY).await;
         if inner.age_wanted.swap(false, Ordering::Relaxed) {
-            let read = reading::barrier(&inner).await;
-            inner.confirmed(read.is_ok());
-            if let Err(error) = read {
+            if let Err(error) = reading::barrier(&inner).await {
                 tracing::debug!(%error, "the age of local state is not known");
             }
         }

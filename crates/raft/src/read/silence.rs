@@ -1,9 +1,10 @@
-//! For how long no majority has stood behind a leader, as far as a node knows without asking.
+//! For how long no majority has stood behind a leader.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::leader::term::Route;
+use crate::read::reading;
 use crate::shared::inner::Inner;
 
 /// No majority stands behind a leader, as far as a node knows: nothing is granted, and nothing ends.
@@ -13,28 +14,33 @@ pub struct Silence {
     pub since: Option<Duration>,
 }
 
-/// What the node knows. A follower that hears its leader does not know whether that one has a majority:
-/// it is made to ask, and the next call knows.
-pub(crate) fn silence(inner: &Inner, within: Duration) -> Option<Silence> {
+/// What the node knows. A follower that hears its leader does not know whether that one has a majority,
+/// so it asks.
+pub(crate) async fn silence(inner: &Arc<Inner>, within: Duration) -> Option<Silence> {
     let running = inner.running.get()?;
     let route = inner.route.borrow().clone();
-    let last = inner.majority_ago();
-    match route {
-        Route::Leader(leading) if leading.members.has_one_voter() => None,
-        Route::Leader(_) => {
-            let since = running.quorum_acked_ago(&inner.awake)?;
-            let since = Some(since);
-            (since > Some(within)).then_some(Silence { since })
+    let heard = inner.majority_ago();
+    let last = match route {
+        Route::Leader(leading) if leading.members.has_one_voter() => return None,
+        // A node that led when it ended leads again when it starts, before any other one answers.
+        Route::Leader(_) => running.quorum_acked_ago(&inner.awake).or(heard),
+        Route::NoLeader => return Some(Silence { since: heard }),
+        Route::Follower(_) if is_within(heard, within) => {
+            let confirmed = inner.newest_ago();
+            let has_majority = is_within(confirmed, within) || is_confirmed(inner, within).await;
+            return (!has_majority).then_some(Silence { since: confirmed });
         }
-        Route::NoLeader => Some(Silence { since: last }),
-        Route::Follower(_) => {
-            inner.age_wanted.store(true, Ordering::Relaxed);
-            if last.is_none_or(|last| last > within) {
-                return Some(Silence { since: last });
-            }
-            let failing = inner.failing_for()?;
-            let since = Some(inner.newest_ago().unwrap_or(failing));
-            (since > Some(within)).then_some(Silence { since })
-        }
-    }
+        Route::Follower(_) => heard,
+    };
+    (!is_within(last, within)).then_some(Silence { since: last })
+}
+
+fn is_within(last: Option<Duration>, within: Duration) -> bool {
+    last.is_some_and(|last| last <= within)
+}
+
+/// Whether the leader proves in this time that it has a majority.
+async fn is_confirmed(inner: &Arc<Inner>, within: Duration) -> bool {
+    let read = tokio::time::timeout(within, reading::barrier(inner)).await;
+    matches!(read, Ok(Ok(())))
 }

@@ -68,10 +68,10 @@ pub(crate) struct Inner {
     newest: AtomicU64,
     /// The same for the last word of a leader.
     heard: AtomicU64,
+    /// The same for the moment at which this node took its seat.
+    seated: AtomicU64,
     /// The same for the last answer of a majority, while this node leads.
     majority: AtomicU64,
-    /// The same for the first look for a majority that found none, since the last one that found one.
-    failing: AtomicU64,
     /// How far the clock of a member was from this one's at the last look, in milliseconds and one
     /// more; 0 if none was seen.
     clocks_apart: AtomicU64,
@@ -124,8 +124,8 @@ impl Inner {
             peer_port: Arc::default(),
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            seated: AtomicU64::new(0),
             majority: AtomicU64::new(0),
-            failing: AtomicU64::new(0),
             clocks_apart: AtomicU64::new(0),
             awake: Awake::new(),
             // A node finds out once without being asked.
@@ -199,9 +199,16 @@ impl Inner {
             .fetch_max(nanos(clock::since_boot()), Ordering::Relaxed);
     }
 
-    /// How long ago a leader was heard.
-    pub(crate) fn heard_ago(&self) -> Option<Duration> {
-        ago(self.heard.load(Ordering::Relaxed))
+    /// Notes that this node takes its seat.
+    pub(crate) fn takes_seat(&self) {
+        let now = nanos(clock::since_boot());
+        self.seated.store(now, Ordering::Relaxed);
+    }
+
+    /// For how long no leader was heard: at most since this node took its seat, or for ever if it has none.
+    pub(crate) fn leader_unheard_for(&self) -> Option<Duration> {
+        let last = self.heard.load(Ordering::Relaxed);
+        ago(last.max(self.seated.load(Ordering::Relaxed)))
     }
 
     /// Notes when a majority last answered this node, if it leads.
@@ -219,17 +226,6 @@ impl Inner {
         ago(last.max(self.majority.load(Ordering::Relaxed)))
     }
 
-    /// Notes whether a look for a majority has found one.
-    pub(crate) fn confirmed(&self, found: bool) {
-        let before = self.failing.load(Ordering::Relaxed);
-        let at = match (found, before) {
-            (true, _) => 0,
-            (false, 0) => nanos(clock::since_boot()),
-            (false, before) => before,
-        };
-        self.failing.store(at, Ordering::Relaxed);
-    }
-
     /// Notes how far the clocks of other members are apart from this one's, at the most.
     pub(crate) fn note_clocks(&self, apart: Option<Duration>) {
         let millis = apart.map_or(0, |apart| {
@@ -243,11 +239,6 @@ impl Inner {
     pub(crate) fn clocks_apart(&self) -> Option<Duration> {
         let noted = self.clocks_apart.load(Ordering::Relaxed).checked_sub(1);
         noted.map(Duration::from_millis)
-    }
-
-    /// For how long looks for a majority have found none.
-    pub(crate) fn failing_for(&self) -> Option<Duration> {
-        ago(self.failing.load(Ordering::Relaxed))
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) async fn notice_removal(inner: Arc<Inner>, running: Arc<Running>) {
         let leads = matches!(&*inner.route.borrow(), Route::Leader(_));
         if leads
             || inner
-                .heard_ago()
-                .is_some_and(|ago| ago < LEADER_SILENCE_TIMEOUT)
+                .leader_unheard_for()
+                .is_some_and(|unheard| unheard < LEADER_SILENCE_TIMEOUT)
         {
             continue;
         }

@@ -112,8 +112,8 @@ fn has_no_leader(inner: &Inner, running: &Running) -> bool {
             acked.is_some_and(|ago| ago >= UNPROVEN_AFTER)
         }
         Route::NoLeader | Route::Follower(_) => {
-            let heard = inner.heard_ago();
-            heard.is_none_or(|ago| ago >= UNPROVEN_AFTER)
+            let unheard = inner.leader_unheard_for();
+            unheard.is_none_or(|unheard| unheard >= UNPROVEN_AFTER)
         }
     }
 }

@@ -19,6 +19,7 @@ mod restore;
 mod restore_hazards;
 mod rights;
 mod room;
+mod silence;
 mod single;
 mod snapshots;
 mod stalls;

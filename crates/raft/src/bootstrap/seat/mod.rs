@@ -289,8 +289,8 @@ async fn run(
         beginning_agreed: inner.identity.lock().restores.is_some(),
         counts: inner.lead_counts.clone(),
     };
-    // Before the tasks start: a node that has never heard a leader asks at once whether it was removed.
-    inner.heard_leader();
+    // Before the tasks start, which count from here for how long no leader was heard.
+    inner.takes_seat();
     drop(inner.running.set(running.clone()));
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
     inner.tasks.spawn(leadership.run());
