@@ -311,7 +311,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "tls.clients.mode=certManager",
+        "get secret ringfence-clients-tls",
         By(
             "tests/kubernetes/src/node/story/chart/issued.rs",
             "\"helm install\"",
@@ -319,10 +319,26 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "patch certificate ringfence-$port",
+        "renewed by hand",
         By(
             "tests/kubernetes/src/node/story/chart/issued.rs",
             "\"patch certificate\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "--set tls.peers.trustedSecretName",
+        By(
+            "tests/kubernetes/src/node/story/chart/authorities.rs",
+            "\"helm upgrade\"",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "cp red-clients-ca.new",
+        By(
+            "tests/kubernetes/src/node/story/chart/authorities.rs",
+            "\"cp red-clients-ca.new\"",
         ),
     ),
     (

@@ -43,25 +43,45 @@ const KUBERNETES: Kit = Kit {
 };
 
 /// API servers of older versions, by what chooses them. The versions are those of `older/*/go.mod`.
-const OLDER: [(&str, Kit); 2] = [
-    (
+const OLDER: [(&str, Kit); 6] = [
+    older(
         "1.30",
-        older(
-            "v1.30.14",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
-        ),
+        "v1.30.14",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.30"),
     ),
-    (
+    older(
+        "1.31",
+        "v1.31.14",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.31"),
+    ),
+    older(
+        "1.32",
+        "v1.32.13",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.32"),
+    ),
+    older(
         "1.33",
-        older(
-            "v1.33.13",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.33"),
-        ),
+        "v1.33.13",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.33"),
+    ),
+    older(
+        "1.34",
+        "v1.34.4",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.34"),
+    ),
+    older(
+        "1.35",
+        "v1.35.4",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/older/1.35"),
     ),
 ];
 
-const fn older(version: &'static str, module: &'static str) -> Kit {
-    Kit {
+const fn older(
+    name: &'static str,
+    version: &'static str,
+    module: &'static str,
+) -> (&'static str, Kit) {
+    let kit = Kit {
         what: "the API server of Kubernetes",
         version,
         prefix: "older-",
@@ -71,7 +91,8 @@ const fn older(version: &'static str, module: &'static str) -> Kit {
         stamp: "k8s.io/component-base/version.gitVersion",
         links: &[],
         minutes: 8,
-    }
+    };
+    (name, kit)
 }
 
 /// Chooses an API server.

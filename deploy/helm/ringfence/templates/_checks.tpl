@@ -11,6 +11,9 @@
 {{- if and (eq $peers.mode "off") (eq $peers.enforcement "permissive") -}}
 {{- fail "tls.peers.enforcement is permissive and tls.peers.mode is off: name the TLS that the nodes are to get in tls.peers.mode" -}}
 {{- end -}}
+{{- if and $peers.trustedSecretName (not (has $peers.mode (list "secret" "certManager"))) -}}
+{{- fail (printf "tls.peers.trustedSecretName is set and tls.peers.mode is %s: only certificates are signed by a CA; set tls.peers.mode to secret or certManager" $peers.mode) -}}
+{{- end -}}
 {{- if eq $clients.mode "off" -}}
 {{- if .Values.leaseApi.enabled -}}
 {{- fail "leaseApi.enabled is true and tls.clients.mode is off: clients of Kubernetes show tokens over TLS only; set tls.clients.mode to secret or certManager" -}}

@@ -99,7 +99,7 @@
 - name: RINGFENCE_PEER_KEY_FILE
   value: /etc/ringfence/peers/tls.key
 - name: RINGFENCE_PEER_TRUSTED_CA_FILE
-  value: /etc/ringfence/peers/ca.crt
+  value: /etc/ringfence/{{ ternary "peers-ca" "peers" (not (empty $peers.trustedSecretName)) }}/ca.crt
 # A CA may sign more than nodes: these names make a node.
 - name: RINGFENCE_PEER_TLS_NAME
   value: {{ join "," (default (list (printf "*.%s" (include "ringfence.peersDomain" .))) $peers.names) | quote }}
@@ -184,6 +184,9 @@
 {{- $sources = append $sources (dict "name" "cluster-secret" "path" "/etc/ringfence/cluster" "secret" $peers) -}}
 {{- else if ne .Values.tls.peers.mode "off" -}}
 {{- $sources = append $sources (dict "name" "peers-tls" "path" "/etc/ringfence/peers" "secret" $peers) -}}
+{{- with .Values.tls.peers.trustedSecretName -}}
+{{- $sources = append $sources (dict "name" "peers-ca" "path" "/etc/ringfence/peers-ca" "secret" .) -}}
+{{- end -}}
 {{- end -}}
 {{- if include "ringfence.clientsTls" . -}}
 {{- $sources = append $sources (dict "name" "clients-tls" "path" "/etc/ringfence/clients" "secret" (include "ringfence.clientsSecret" .)) -}}

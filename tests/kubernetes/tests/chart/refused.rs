@@ -37,6 +37,13 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["access.mode is enforced", "set access.mode to permissive"],
     ),
     (
+        "tls.peers.trustedSecretName=nodes-ca",
+        &[
+            "tls.peers.mode is clusterSecret",
+            "set tls.peers.mode to secret or certManager",
+        ],
+    ),
+    (
         "leaseApi.enabled=true",
         &[
             "over TLS only",

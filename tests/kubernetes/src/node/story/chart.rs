@@ -2,6 +2,7 @@
 //! side by side, of which one is upgraded, and the other one is lost and restored; and one whose
 //! certificates cert-manager issues.
 
+mod authorities;
 mod issued;
 mod restored;
 mod two;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Stage, TEAMS};
+use super::{Stage, TEAMS, authorities};
 use crate::cluster::LONG;
 use crate::containers::{ISSUERS_REGISTRY, ISSUERS_TAG};
 use crate::load::Load;
@@ -14,12 +14,12 @@ use crate::say::{self, Watch};
 /// The part of the document.
 const HEADING: &str = "Certificates by cert-manager";
 /// The namespace.
-const TEAM: &str = "red";
+pub(super) const TEAM: &str = "red";
 const PODS: [&str; 3] = ["ringfence-0", "ringfence-1", "ringfence-2"];
 /// Each port by the name of its certificate, with its number.
-const PORTS: [(&str, u16); 2] = [("peers", 7421), ("clients", 7420)];
+pub(super) const PORTS: [(&str, u16); 2] = [("peers", 7421), ("clients", 7420)];
 /// A kubelet puts a changed Secret into a Pod when it looks at the Pod again: after 60 to 90 s.
-const RENEWED_MAX: Duration = Duration::from_secs(240);
+pub(super) const RENEWED_MAX: Duration = Duration::from_secs(240);
 
 pub(super) fn by_cert_manager(stage: &Stage<'_>) -> Result<(), String> {
     // One machine serves three installations slowly.
@@ -43,7 +43,8 @@ pub(super) fn by_cert_manager(stage: &Stage<'_>) -> Result<(), String> {
         "cert-manager issued all certificates of a release, and `helm test` passed",
     );
     two_authorities(stage)?;
-    renewed_under_load(stage)
+    renewed_under_load(stage)?;
+    authorities::replaced(stage)
 }
 
 /// By its own chart, with the images that were built of its packages.
@@ -142,18 +143,33 @@ fn two_authorities(stage: &Stage<'_>) -> Result<(), String> {
 
 /// What a node says to the certificate of a port, shown as another node would show it.
 fn as_node(stage: &Stage<'_>, name: &str) -> Result<String, String> {
-    let address = address(stage, PODS[0])?;
+    keep(stage, name)?;
+    let told = shown(stage, name);
+    stage.operator.types(&format!("rm {name}.kept*"))?;
+    told
+}
+
+/// Puts the certificate of a port, with its key, into files of the operator.
+pub(super) fn keep(stage: &Stage<'_>, name: &str) -> Result<(), String> {
     let secret = format!("kubectl --namespace {TEAM} get secret ringfence-{name}-tls --output");
+    let typed = stage.operator.types(&format!(
+        "umask 077\n{secret} jsonpath='{{.data.tls\\.crt}}' | base64 --decode > {name}.kept\n\
+         {secret} jsonpath='{{.data.tls\\.key}}' | base64 --decode > {name}.kept.key"
+    ));
+    typed.map(drop)
+}
+
+/// What a node says to the certificate that was kept.
+pub(super) fn shown(stage: &Stage<'_>, name: &str) -> Result<String, String> {
+    let address = address(stage, PODS[0])?;
     stage.operator.types(&format!(
-        "umask 077\n{secret} jsonpath='{{.data.tls\\.crt}}' | base64 --decode > shown.crt\n\
-         {secret} jsonpath='{{.data.tls\\.key}}' | base64 --decode > shown.key\n\
-         sleep 2 | openssl s_client -connect {address}:7421 -alpn h2 -cert shown.crt -key shown.key 2>&1 || true\n\
-         rm shown.crt shown.key"
+        "sleep 2 | openssl s_client -connect {address}:7421 -alpn h2 -cert {name}.kept \
+         -key {name}.kept.key 2>&1 || true"
     ))
 }
 
 /// The serial of every port of every Pod, and what tells the Pod's process from a later one.
-fn everywhere(stage: &Stage<'_>) -> Result<BTreeMap<String, String>, String> {
+pub(super) fn everywhere(stage: &Stage<'_>) -> Result<BTreeMap<String, String>, String> {
     let mut all = BTreeMap::new();
     for pod in PODS {
         for (name, port) in PORTS {
@@ -164,7 +180,7 @@ fn everywhere(stage: &Stage<'_>) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// The processes of all Pods.
-fn processes(stage: &Stage<'_>) -> Result<Vec<String>, String> {
+pub(super) fn processes(stage: &Stage<'_>) -> Result<Vec<String>, String> {
     let process = |pod: &str| {
         let found = stage
             .cluster
@@ -179,23 +195,11 @@ fn renewed_under_load(stage: &Stage<'_>) -> Result<(), String> {
     for name in ["held/*", "busy/*"] {
         stage.ringfence(TEAM, &format!("access grant token:web acquire {name}"))?;
     }
-    let (before, ran) = (everywhere(stage)?, processes(stage)?);
+    let ran = processes(stage)?;
     let connect = async || stage.client(TEAM, TEAM, TEAM).await;
     let load = Load::start(stage.runtime, connect)?;
     let watch = Watch::start();
-    stage.block(HEADING, "patch certificate")?;
-    let renewed = until("each port serves its new certificate", RENEWED_MAX, || {
-        let now = everywhere(stage)?;
-        for (name, _) in PORTS {
-            let issued = issued(stage, name)?;
-            for (place, served) in now.iter().filter(|(place, _)| place.ends_with(name)) {
-                if *served != issued || *served == before[place] {
-                    return Err(format!("{place} serves {served}, and issued is {issued}"));
-                }
-            }
-        }
-        Ok(())
-    });
+    let renewed = renewed(stage);
     let took = watch.so_far();
     let outcome = load.end(stage.runtime)?;
     renewed?;
@@ -216,4 +220,22 @@ fn renewed_under_load(stage: &Stage<'_>) -> Result<(), String> {
         ),
     );
     Ok(())
+}
+
+/// Renews both certificates by the document, and waits until every port serves its new one.
+pub(super) fn renewed(stage: &Stage<'_>) -> Result<(), String> {
+    let before = everywhere(stage)?;
+    stage.block(HEADING, "patch certificate")?;
+    until("each port serves its new certificate", RENEWED_MAX, || {
+        let now = everywhere(stage)?;
+        for (name, _) in PORTS {
+            let issued = issued(stage, name)?;
+            for (place, served) in now.iter().filter(|(place, _)| place.ends_with(name)) {
+                if *served != issued || *served == before[place] {
+                    return Err(format!("{place} serves {served}, and issued is {issued}"));
+                }
+            }
+        }
+        Ok(())
+    })
 }
