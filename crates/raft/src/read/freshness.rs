@@ -87,10 +87,10 @@ const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 pub(crate) async fn keep_age(inner: Arc<Inner>) {
     loop {
         tokio::time::sleep(CONFIRM_EVERY).await;
-        if inner.age_wanted.swap(false, Ordering::Relaxed) {
-            if let Err(error) = reading::barrier(&inner).await {
-                tracing::debug!(%error, "the age of local state is not known");
-            }
+        if inner.age_wanted.swap(false, Ordering::Relaxed)
+            && let Err(error) = reading::barrier(&inner).await
+        {
+            tracing::debug!(%error, "the age of local state is not known");
         }
     }
 }

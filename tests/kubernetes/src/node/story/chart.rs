@@ -47,7 +47,7 @@ pub(super) fn tell(cluster: &Cluster, charts: &Charts, runtime: &Runtime) -> Res
         operator: Operator::of(cluster)?,
     };
     type Chapter = fn(&Stage<'_>) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 5] = [
+    let chapters: [(&str, Chapter); 6] = [
         (
             "two installations, by the document, serve side by side",
             two::side_by_side,
@@ -67,6 +67,10 @@ pub(super) fn tell(cluster: &Cluster, charts: &Charts, runtime: &Runtime) -> Res
         (
             "certificates by cert-manager are renewed under load",
             issued::by_cert_manager,
+        ),
+        (
+            "both CAs of that installation are replaced under load",
+            authorities::replaced,
         ),
     ];
     for (claim, chapter) in chapters {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Stage, TEAMS, authorities};
+use super::{Stage, TEAMS};
 use crate::cluster::LONG;
 use crate::containers::{ISSUERS_REGISTRY, ISSUERS_TAG};
 use crate::load::Load;
@@ -43,8 +43,7 @@ pub(super) fn by_cert_manager(stage: &Stage<'_>) -> Result<(), String> {
         "cert-manager issued all certificates of a release, and `helm test` passed",
     );
     two_authorities(stage)?;
-    renewed_under_load(stage)?;
-    authorities::replaced(stage)
+    renewed_under_load(stage)
 }
 
 /// By its own chart, with the images that were built of its packages.
