@@ -94,11 +94,11 @@ impl Console {
         call.query()?.end()?;
         let status = self.cluster.status(call.ask(v1::StatusRequest {}));
         let status = status.await?.into_inner();
+        let silence = self.context.silence(SILENCE_MAX);
         let members = self
             .cluster
             .list_members(call.ask(v1::ListMembersRequest {}));
         let members = members.await?.into_inner();
-        let silence = self.context.silence(SILENCE_MAX).await;
         let value = shown_status(&status)
             .with_some("silence", silence.map(shown_silence))
             .with("changing", members.changing)

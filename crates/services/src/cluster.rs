@@ -72,7 +72,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
         self.admit(&request)?;
-        let silence = self.context.silence(SILENCE_MAX).await;
+        let silence = self.context.silence(SILENCE_MAX);
         let mut response = Response::new(status(&self.context));
         let wall = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
         response.metadata_mut().insert(WALL_HEADER, wall.into());

@@ -141,8 +141,9 @@ impl Context {
 
     /// For how long no majority has stood behind a leader, as far as this node knows; see
     /// [`Node::silence`].
-    pub async fn silence(&self, within: Duration) -> Option<Silence> {
-        self.node.silence(within).await
+    #[must_use]
+    pub fn silence(&self, within: Duration) -> Option<Silence> {
+        self.node.silence(within)
     }
 
     /// Where the spans of the calls that this node serves go.

@@ -218,7 +218,7 @@ impl Node {
             return Err(NotReady::NoCluster);
         }
         let Some(leader) = status.leader else {
-            let heard = self.inner.majority_ago();
+            let heard = self.inner.leader_ago();
             let term = status.term;
             return Err(NotReady::NoLeader { term, heard });
         };

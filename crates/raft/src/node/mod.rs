@@ -7,7 +7,6 @@ pub(crate) mod start;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -209,7 +208,6 @@ impl Node {
     }
 
     /// How long ago, at most, local state held everything acknowledged; `None` if it is unknown.
-    /// Asking makes the node find out for the next time.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         if let Some(running) = self.inner.running.get()
@@ -223,7 +221,6 @@ impl Node {
                 return Some(ago);
             }
         }
-        self.inner.age_wanted.store(true, Ordering::Relaxed);
         self.inner.newest_ago()
     }
 
@@ -236,14 +233,13 @@ impl Node {
 
     /// For how long no majority has stood behind a leader, as far as this node knows; `None` while one
     /// does, and while the node belongs to no cluster. What was heard at most `within` ago counts.
-    /// A follower asks its leader, and waits for the answer for at most `within`.
-    pub async fn silence(&self, within: Duration) -> Option<Silence> {
-        silence(&self.inner, within).await
+    #[must_use]
+    pub fn silence(&self, within: Duration) -> Option<Silence> {
+        silence(&self.inner, within)
     }
 
     /// Whether local state has held everything acknowledged at some time since the node started. Before
-    /// that it may be from long ago, and what it has not may be there all the same. Asking makes the node
-    /// find out.
+    /// that it may be from long ago, and what it has not may be there all the same.
     #[must_use]
     pub fn has_caught_up(&self) -> bool {
         self.age().is_some() || planted(Bug::CaughtUpAtOnce)
@@ -281,15 +277,10 @@ impl Node {
 
     /// Whether an administrator decides the mode of this cluster, as far as this node has seen since it
     /// started: its applied state had a mode other than `off` when it had caught up, or later. It stays
-    /// so if the mode is `off` again. `None` before it has caught up, whatever its disk held: asking
-    /// makes the node find out.
+    /// so if the mode is `off` again. `None` before it has caught up, whatever its disk held.
     #[must_use]
     pub fn mode_was_set(&self) -> Option<bool> {
-        let known = self.inner.state.mode_was_set();
-        if known.is_none() {
-            self.inner.age_wanted.store(true, Ordering::Relaxed);
-        }
-        known
+        self.inner.state.mode_was_set()
     }
 
     /// Whether the disk of this node held a mode other than `off` when it started, and local state has

@@ -204,7 +204,7 @@ impl Node {
             None => tasks.spawn(find_seat(inner.clone())),
         }
         tasks.spawn(freshness::keep_fresh(inner.clone()));
-        tasks.spawn(freshness::keep_age(inner.clone()));
+        tasks.spawn(freshness::keep_confirmed(inner.clone()));
         let _supervisor = crate::platform::runtime::spawn(end_when_stopped(node.clone()));
         Ok(node)
     }

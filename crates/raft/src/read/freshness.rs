@@ -1,14 +1,13 @@
 //! Keeps what a node knows of itself fresh: its status, and the age of its state.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
 use crate::leader::term::Route;
-use crate::read::reading;
+use crate::read::reading::{self, Confirmed};
 use crate::shared::inner::Inner;
 use crate::types::reply::LeaderHint;
 use crate::types::status::{Role, Status};
@@ -80,17 +79,31 @@ pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
     }
 }
 
-/// How long a follower's state may be unconfirmed while a caller asks for its age.
+/// How long a node waits after its leader has confirmed an index, before it asks again.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 
-/// Confirms from time to time how new local state is, while anybody wants to know.
-pub(crate) async fn keep_age(inner: Arc<Inner>) {
+/// Finds out again and again whether a majority stands behind the leader, and how new local state is.
+pub(crate) async fn keep_confirmed(inner: Arc<Inner>) {
+    // A newer one does not take its place: a node that is always a little behind would never get there.
+    let mut awaited: Option<Confirmed> = None;
     loop {
-        tokio::time::sleep(CONFIRM_EVERY).await;
-        if inner.age_wanted.swap(false, Ordering::Relaxed)
-            && let Err(error) = reading::barrier(&inner).await
-        {
-            tracing::debug!(%error, "the age of local state is not known");
+        let limit = inner.config.timing.leader_wait;
+        match tokio::time::timeout(limit, reading::confirmed(&inner)).await {
+            Ok(Ok(confirmed)) => {
+                awaited.get_or_insert(confirmed);
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "no leader confirms an index"),
+            Err(_) => tracing::debug!("no leader confirms an index in time"),
         }
+        let applied = tokio::time::timeout(CONFIRM_EVERY, applied(&inner, &mut awaited));
+        let (_, ()) = tokio::join!(applied, tokio::time::sleep(CONFIRM_EVERY));
+    }
+}
+
+async fn applied(inner: &Inner, awaited: &mut Option<Confirmed>) {
+    if let Some(confirmed) = *awaited
+        && confirmed.applied(inner).await.is_ok()
+    {
+        *awaited = None;
     }
 }

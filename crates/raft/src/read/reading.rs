@@ -23,16 +23,37 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// Returns once local state holds everything that was acknowledged before the call, and tells
 /// [`Inner`] when that was.
 pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
-    // Taken before the leader is asked: the confirmed index covers everything acknowledged up to here,
-    // but perhaps not what is acknowledged while the answer is on its way.
-    let begun = clock::since_boot();
-    let limit = inner.config.timing.leader_wait;
-    let passed = tokio::time::timeout(limit, pass(inner)).await;
-    let index =
-        passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))??;
-    inner.newest_at(begun);
-    inner.state.caught_up(index);
-    Ok(())
+    // Boxed, because the compiler gives up on the layout of calls that nest futures deeper than this.
+    let pass = Box::pin(async { confirmed(inner).await?.applied(inner).await });
+    let passed = tokio::time::timeout(inner.config.timing.leader_wait, pass).await;
+    passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))?
+}
+
+/// What a leader with a majority behind it says of its log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confirmed {
+    /// Everything that was acknowledged before `begun` stands in the log up to here.
+    index: u64,
+    /// On [`clock::since_boot`].
+    begun: Duration,
+}
+
+impl Confirmed {
+    /// Returns once local state has come that far, and tells [`Inner`] so.
+    pub(crate) async fn applied(self, inner: &Inner) -> Result<(), ProposeError> {
+        if !planted(Bug::ReadBeforeApplied) {
+            let mut applied = inner.state.watch_applied();
+            tokio::select! {
+                reached = applied.wait_for(|applied| *applied >= self.index) => {
+                    reached.map_err(|_| stopping())?;
+                }
+                _ = inner.stop.stopped() => return Err(stopping()),
+            }
+        }
+        inner.newest_at(self.begun);
+        inner.state.caught_up(self.index);
+        Ok(())
+    }
 }
 
 /// Whether the log has a position.
@@ -70,10 +91,14 @@ pub(crate) async fn known(
     })
 }
 
-/// The index that local state has come to then, at least.
-async fn pass(inner: &Arc<Inner>) -> Result<u64, ProposeError> {
+/// Asks leaders until one confirms an index, which proves that a majority stands behind it, and tells
+/// [`Inner`] so.
+pub(crate) async fn confirmed(inner: &Arc<Inner>) -> Result<Confirmed, ProposeError> {
     let mut route = inner.route.subscribe();
     loop {
+        // Taken before the leader is asked: the index covers everything acknowledged up to here, but
+        // perhaps not what is acknowledged while the answer is on its way.
+        let begun = clock::since_boot();
         // Marked as seen before the read is sent, so that a change of leader during it wakes the
         // retry below at once.
         let now = route.borrow_and_update().clone();
@@ -89,8 +114,10 @@ async fn pass(inner: &Arc<Inner>) -> Result<u64, ProposeError> {
             Route::NoLeader => Err(ProposeError::not_done("no node leads")),
         };
         match index {
-            Ok(index) if planted(Bug::ReadBeforeApplied) => return Ok(index),
-            Ok(index) => return wait_applied(inner, index).await.map(|()| index),
+            Ok(index) => {
+                inner.had_majority_at(begun);
+                return Ok(Confirmed { index, begun });
+            }
             Err(error @ ProposeError::Fault { .. }) => return Err(error),
             // A read has no effect, so it may be repeated after any failure.
             Err(_) => {
@@ -101,16 +128,6 @@ async fn pass(inner: &Arc<Inner>) -> Result<u64, ProposeError> {
                 }
             }
         }
-    }
-}
-
-async fn wait_applied(inner: &Inner, index: u64) -> Result<(), ProposeError> {
-    let mut applied = inner.state.watch_applied();
-    tokio::select! {
-        reached = applied.wait_for(|applied| *applied >= index) => {
-            reached.map(|_| ()).map_err(|_| stopping())
-        }
-        _ = inner.stop.stopped() => Err(stopping()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a node consists of, shared by everything that works for it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,15 +70,13 @@ pub(crate) struct Inner {
     heard: AtomicU64,
     /// The same for the moment at which this node took its seat.
     seated: AtomicU64,
-    /// The same for the last answer of a majority, while this node leads.
+    /// The same for the last moment at which a majority is known to have stood behind a leader.
     majority: AtomicU64,
     /// How far the clock of a member was from this one's at the last look, in milliseconds and one
     /// more; 0 if none was seen.
     clocks_apart: AtomicU64,
     /// Whether and how long this machine has slept.
     pub(crate) awake: Awake,
-    /// Whether a caller has asked for the age of local state lately.
-    pub(crate) age_wanted: AtomicBool,
     /// Keeps other processes out of the directory while it is there.
     lock: Mutex<Option<FsLock>>,
 }
@@ -128,8 +126,6 @@ impl Inner {
             majority: AtomicU64::new(0),
             clocks_apart: AtomicU64::new(0),
             awake: Awake::new(),
-            // A node finds out once without being asked.
-            age_wanted: AtomicBool::new(true),
             lock: Mutex::new(Some(parts.lock)),
         }
     }
@@ -211,17 +207,31 @@ impl Inner {
         ago(last.max(self.seated.load(Ordering::Relaxed)))
     }
 
+    /// How long ago this node took its seat.
+    pub(crate) fn seated_ago(&self) -> Option<Duration> {
+        ago(self.seated.load(Ordering::Relaxed))
+    }
+
     /// Notes when a majority last answered this node, if it leads.
     pub(crate) fn note_majority(&self) {
         let running = self.running.get();
         if let Some(ago) = running.and_then(|running| running.quorum_acked_ago(&self.awake)) {
-            let at = nanos(clock::since_boot().saturating_sub(ago));
-            self.majority.fetch_max(at, Ordering::Relaxed);
+            self.had_majority_at(clock::since_boot().saturating_sub(ago));
         }
     }
 
-    /// How long ago a leader was heard, or a majority answered this node as one.
+    /// Notes that a majority stood behind a leader at `at` or later.
+    pub(crate) fn had_majority_at(&self, at: Duration) {
+        self.majority.fetch_max(nanos(at), Ordering::Relaxed);
+    }
+
+    /// How long ago a majority is known to have stood behind a leader.
     pub(crate) fn majority_ago(&self) -> Option<Duration> {
+        ago(self.majority.load(Ordering::Relaxed))
+    }
+
+    /// How long ago there was a leader, with a majority or without.
+    pub(crate) fn leader_ago(&self) -> Option<Duration> {
         let last = self.heard.load(Ordering::Relaxed);
         ago(last.max(self.majority.load(Ordering::Relaxed)))
     }

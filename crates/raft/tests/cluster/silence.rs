@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use ringfence_core::Millis;
 use ringfence_raft::Silence;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, eventually, open, propose, weighty};
 
 /// What was heard so long ago counts.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ async fn a_node_that_starts_again_alone_has_had_no_majority_since() {
         for _ in 0..400 {
             if node.status().cluster.is_some() {
                 let alone = Some(Silence { since: None });
-                assert_eq!(node.silence(WITHIN).await, alone, "{name}");
+                assert_eq!(node.silence(WITHIN), alone, "{name}");
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -32,7 +33,7 @@ async fn a_follower_of_a_leader_without_a_majority_says_so() {
     let mut cluster = Cluster::formed(&["n1", "n2", "n3", "n4", "n5"]).await;
     let (leader, follower) = (cluster.leader().await, cluster.a_first_follower().await);
     let follower_node = cluster.nodes[&follower].clone();
-    assert_eq!(follower_node.silence(WITHIN).await, None, "all five run");
+    assert_eq!(follower_node.silence(WITHIN), None, "all five run");
     let names: Vec<String> = cluster.nodes.keys().cloned().collect();
     for name in names {
         if name != leader && name != follower {
@@ -41,8 +42,38 @@ async fn a_follower_of_a_leader_without_a_majority_says_so() {
     }
     tokio::time::sleep(3 * WITHIN).await;
     for node in [&follower_node, &cluster.nodes[&leader]] {
-        let silence = node.silence(WITHIN).await;
+        let silence = node.silence(WITHIN);
         let since = silence.and_then(|silence| silence.since);
         assert!(since > Some(WITHIN), "{silence:?}");
     }
+}
+
+/// Its disk is full, and its leader has a majority without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_is_behind_has_heard_of_a_majority() {
+    let mut cluster = Cluster::new(&["n1", "n2", "n3"]);
+    cluster.adjust = |config| config.wal_segment_bytes = ringfence_raft::WAL_SEGMENT_BYTES_MIN;
+    cluster.with_disks();
+    cluster.start_all().await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let name = cluster.a_follower().await;
+    let follower = cluster.nodes[&name].clone();
+    let session = open(&leader, 1, Millis::from_secs(300)).await;
+    eventually("all is applied", || follower.age().is_some()).await;
+
+    cluster.disks[&name].fill("wal", true);
+    cluster.disks[&name].fill("snapshots", true);
+    let mut numbers = 1..;
+    while !follower.metrics().wal_no_room {
+        propose(&leader, weighty(session, numbers.next().unwrap())).await;
+    }
+    let mut shown = Vec::new();
+    for n in numbers.take(12) {
+        propose(&leader, weighty(session, n)).await;
+        tokio::time::sleep(WITHIN / 4).await;
+        shown.push(follower.silence(WITHIN));
+    }
+    let behind = follower.age();
+    assert!(behind > Some(WITHIN), "{behind:?}: it takes no entries");
+    assert!(shown.iter().all(Option::is_none), "{shown:?}");
 }
