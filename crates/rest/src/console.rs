@@ -92,13 +92,14 @@ impl Console {
     /// `cluster`: what this node says of itself, and the members as the leader knows them.
     async fn cluster(&self, call: &Call) -> Result<Answer, Refused> {
         call.query()?.end()?;
-        let status = self.cluster.status(call.ask(v1::StatusRequest {}));
-        let status = status.await?.into_inner();
-        let silence = self.context.silence(SILENCE_MAX);
+        // First, because it waits for a leader: what the node says of itself is of the moment of the answer.
         let members = self
             .cluster
             .list_members(call.ask(v1::ListMembersRequest {}));
         let members = members.await?.into_inner();
+        let status = self.cluster.status(call.ask(v1::StatusRequest {}));
+        let status = status.await?.into_inner();
+        let silence = self.context.silence(SILENCE_MAX);
         let value = shown_status(&status)
             .with_some("silence", silence.map(shown_silence))
             .with("changing", members.changing)

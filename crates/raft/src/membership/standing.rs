@@ -130,11 +130,11 @@ impl fmt::Display for NotReady {
                 age: Some(age),
             } => write!(
                 f,
-                "it has heard nothing from leader {leader} for {} ms",
+                "its state may be {} ms old: leader {leader} has confirmed nothing newer",
                 age.as_millis()
             ),
             Self::Stale { leader, age: None } => {
-                write!(f, "it has heard nothing from leader {leader} yet")
+                write!(f, "leader {leader} has not confirmed its state yet")
             }
             Self::NoRoom => f.write_str(
                 "the file system of its data directory has no room for more log: free space, and \

@@ -241,16 +241,12 @@ impl Node {
         }
         match self.age() {
             Some(age) if age <= age_max => Ok(()),
-            Some(lag) if self.leads_alone() => Err(NotReady::DiskBehind { lag }),
+            Some(lag) if self.inner.leads_alone() => Err(NotReady::DiskBehind { lag }),
             age => Err(NotReady::Stale {
                 leader: leader.node_id,
                 age,
             }),
         }
-    }
-
-    fn leads_alone(&self) -> bool {
-        matches!(&*self.inner.route.borrow(), Route::Leader(leading) if leading.members.has_one_voter())
     }
 
     /// Makes the first step of a change of the voters, if this node leads, and leaves the second

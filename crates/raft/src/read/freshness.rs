@@ -7,6 +7,7 @@ use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
 use crate::leader::term::Route;
+use crate::platform::clock;
 use crate::read::reading::{self, Confirmed};
 use crate::shared::inner::Inner;
 use crate::types::reply::LeaderHint;
@@ -79,25 +80,50 @@ pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
     }
 }
 
-/// How long a node waits after its leader has confirmed an index, before it asks again.
+/// How often a node asks its leader to confirm an index.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+/// How long a node waits before it asks again, after its leader has confirmed nothing.
+const CONFIRM_AGAIN: Duration = Duration::from_millis(100);
 
 /// Finds out again and again whether a majority stands behind the leader, and how new local state is.
 pub(crate) async fn keep_confirmed(inner: Arc<Inner>) {
     // A newer one does not take its place: a node that is always a little behind would never get there.
     let mut awaited: Option<Confirmed> = None;
+    let mut route = inner.route.subscribe();
     loop {
-        let limit = inner.config.timing.leader_wait;
-        match tokio::time::timeout(limit, reading::confirmed(&inner)).await {
-            Ok(Ok(confirmed)) => {
-                awaited.get_or_insert(confirmed);
+        let leader = route.borrow_and_update().clone();
+        tokio::select! {
+            () = confirm(&inner, leader, &mut awaited) => {}
+            changed = route.changed() => {
+                if changed.is_err() {
+                    return;
+                }
             }
-            Ok(Err(error)) => tracing::debug!(%error, "no leader confirms an index"),
-            Err(_) => tracing::debug!("no leader confirms an index in time"),
         }
-        let applied = tokio::time::timeout(CONFIRM_EVERY, applied(&inner, &mut awaited));
-        let (_, ()) = tokio::join!(applied, tokio::time::sleep(CONFIRM_EVERY));
     }
+}
+
+/// Asks once, and waits until it is time to ask again.
+async fn confirm(inner: &Arc<Inner>, leader: Route, awaited: &mut Option<Confirmed>) {
+    let limit = inner.config.timing.leader_wait;
+    let begun = clock::since_boot();
+    let pause = match tokio::time::timeout(limit, reading::confirmed_by(inner, leader)).await {
+        Ok(Ok(confirmed)) => {
+            awaited.get_or_insert(confirmed);
+            // Where answers take long, the next question does not wait on top of that.
+            CONFIRM_EVERY.saturating_sub(clock::since_boot().saturating_sub(begun))
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no leader confirms an index");
+            CONFIRM_AGAIN
+        }
+        Err(_) => {
+            tracing::debug!("no leader confirms an index in time");
+            CONFIRM_AGAIN
+        }
+    };
+    let applied = tokio::time::timeout(pause, applied(inner, awaited));
+    let (_, ()) = tokio::join!(applied, tokio::time::sleep(pause));
 }
 
 async fn applied(inner: &Inner, awaited: &mut Option<Confirmed>) {

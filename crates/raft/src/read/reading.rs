@@ -25,7 +25,11 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
     // Boxed, because the compiler gives up on the layout of calls that nest futures deeper than this.
     let pass = Box::pin(async { confirmed(inner).await?.applied(inner).await });
-    let passed = tokio::time::timeout(inner.config.timing.leader_wait, pass).await;
+    let passed = tokio::time::timeout(inner.config.timing.leader_wait, pass);
+    let passed = tokio::select! {
+        passed = passed => passed,
+        _ = inner.stop.stopped() => return Err(stopping()),
+    };
     passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))?
 }
 
@@ -43,12 +47,8 @@ impl Confirmed {
     pub(crate) async fn applied(self, inner: &Inner) -> Result<(), ProposeError> {
         if !planted(Bug::ReadBeforeApplied) {
             let mut applied = inner.state.watch_applied();
-            tokio::select! {
-                reached = applied.wait_for(|applied| *applied >= self.index) => {
-                    reached.map_err(|_| stopping())?;
-                }
-                _ = inner.stop.stopped() => return Err(stopping()),
-            }
+            let reached = applied.wait_for(|applied| *applied >= self.index).await;
+            reached.map_err(|_| stopping())?;
         }
         inner.newest_at(self.begun);
         inner.state.caught_up(self.index);
@@ -91,44 +91,46 @@ pub(crate) async fn known(
     })
 }
 
-/// Asks leaders until one confirms an index, which proves that a majority stands behind it, and tells
-/// [`Inner`] so.
-pub(crate) async fn confirmed(inner: &Arc<Inner>) -> Result<Confirmed, ProposeError> {
+/// Asks leaders until one confirms an index.
+async fn confirmed(inner: &Arc<Inner>) -> Result<Confirmed, ProposeError> {
     let mut route = inner.route.subscribe();
     loop {
-        // Taken before the leader is asked: the index covers everything acknowledged up to here, but
-        // perhaps not what is acknowledged while the answer is on its way.
-        let begun = clock::since_boot();
         // Marked as seen before the read is sent, so that a change of leader during it wakes the
         // retry below at once.
         let now = route.borrow_and_update().clone();
-        let index = match now {
-            Route::Leader(_) => leader_read_index(inner).await,
-            Route::Follower(forwarder) => match forwarder.ask(CallBody::ReadIndex).await {
-                Ok(answer) => match answer.0 {
-                    pb::answer::Body::ReadIndex(index) => Ok(index),
-                    other => Err(unexpected(&other)),
-                },
-                Err(failed) => Err(failed.into()),
-            },
-            Route::NoLeader => Err(ProposeError::not_done("no node leads")),
-        };
-        match index {
-            Ok(index) => {
-                inner.had_majority_at(begun);
-                return Ok(Confirmed { index, begun });
-            }
+        match confirmed_by(inner, now).await {
+            Ok(confirmed) => return Ok(confirmed),
             Err(error @ ProposeError::Fault { .. }) => return Err(error),
             // A read has no effect, so it may be repeated after any failure.
             Err(_) => {
                 tokio::select! {
                     _ = route.changed() => {}
                     () = tokio::time::sleep(RETRY_AFTER) => {}
-                    _ = inner.stop.stopped() => return Err(stopping()),
                 }
             }
         }
     }
+}
+
+/// Asks the leader once to confirm an index, which proves that a majority stands behind it, and tells
+/// [`Inner`] so.
+pub(crate) async fn confirmed_by(
+    inner: &Arc<Inner>,
+    leader: Route,
+) -> Result<Confirmed, ProposeError> {
+    // Taken before the leader is asked: the index covers everything acknowledged up to here, but
+    // perhaps not what is acknowledged while the answer is on its way.
+    let begun = clock::since_boot();
+    let index = match leader {
+        Route::Leader(_) => leader_read_index(inner).await?,
+        Route::Follower(forwarder) => match forwarder.ask(CallBody::ReadIndex).await?.0 {
+            pb::answer::Body::ReadIndex(index) => index,
+            other => return Err(unexpected(&other)),
+        },
+        Route::NoLeader => return Err(ProposeError::not_done("no node leads")),
+    };
+    inner.had_majority_at(begun);
+    Ok(Confirmed { index, begun })
 }
 
 /// A node that stops has no fault, and another one answers the read.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::leader::term::Route;
 use crate::shared::inner::Inner;
 
 /// No majority stands behind a leader, as far as a node knows: nothing is granted, and nothing ends.
@@ -18,15 +17,12 @@ pub(crate) fn silence(inner: &Inner, within: Duration) -> Option<Silence> {
     inner.running.get()?;
     inner.note_majority();
     let since = inner.majority_ago();
-    let last = match &*inner.route.borrow() {
-        Route::Leader(leading) if leading.members.has_one_voter() => return None,
-        Route::NoLeader => return Some(Silence { since }),
-        // A node that led when it ended leads again when it starts, before any other one answers.
-        Route::Leader(_) => since,
-        // A leader that was heard has perhaps had no time yet to confirm an index. One that was not
-        // is the one that this node followed before it ended.
-        Route::Follower(_) => since.or_else(|| inner.leader_ago().and(inner.seated_ago())),
-    };
+    if inner.leads_alone() {
+        return None;
+    }
+    // A leader that was heard has perhaps had no time yet to confirm an index. A node that hears none
+    // after its start follows the one that it followed before, or leads again, and knows of no majority.
+    let last = since.or_else(|| inner.leader_first_heard_ago());
     let is_silent = last.is_none_or(|last| last > within);
     is_silent.then_some(Silence { since })
 }

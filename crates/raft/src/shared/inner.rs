@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     newest: AtomicU64,
     /// The same for the last word of a leader.
     heard: AtomicU64,
+    /// The same for the first leader that it heard.
+    heard_first: AtomicU64,
     /// The same for the moment at which this node took its seat.
     seated: AtomicU64,
     /// The same for the last moment at which a majority is known to have stood behind a leader.
@@ -122,6 +124,7 @@ impl Inner {
             peer_port: Arc::default(),
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            heard_first: AtomicU64::new(0),
             seated: AtomicU64::new(0),
             majority: AtomicU64::new(0),
             clocks_apart: AtomicU64::new(0),
@@ -191,8 +194,10 @@ impl Inner {
 
     /// Notes that a leader was heard.
     pub(crate) fn heard_leader(&self) {
-        self.heard
-            .fetch_max(nanos(clock::since_boot()), Ordering::Relaxed);
+        let now = nanos(clock::since_boot());
+        if self.heard.fetch_max(now, Ordering::Relaxed) == 0 {
+            self.heard_first.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Notes that this node takes its seat.
@@ -207,9 +212,9 @@ impl Inner {
         ago(last.max(self.seated.load(Ordering::Relaxed)))
     }
 
-    /// How long ago this node took its seat.
-    pub(crate) fn seated_ago(&self) -> Option<Duration> {
-        ago(self.seated.load(Ordering::Relaxed))
+    /// How long ago this node heard a leader for the first time since it was started.
+    pub(crate) fn leader_first_heard_ago(&self) -> Option<Duration> {
+        ago(self.heard_first.load(Ordering::Relaxed))
     }
 
     /// Notes when a majority last answered this node, if it leads.
@@ -234,6 +239,11 @@ impl Inner {
     pub(crate) fn leader_ago(&self) -> Option<Duration> {
         let last = self.heard.load(Ordering::Relaxed);
         ago(last.max(self.majority.load(Ordering::Relaxed)))
+    }
+
+    /// Whether this node leads, and is the only voter.
+    pub(crate) fn leads_alone(&self) -> bool {
+        matches!(&*self.route.borrow(), Route::Leader(leading) if leading.members.has_one_voter())
     }
 
     /// Notes how far the clocks of other members are apart from this one's, at the most.

@@ -33,6 +33,7 @@ async fn a_follower_of_a_leader_without_a_majority_says_so() {
     let mut cluster = Cluster::formed(&["n1", "n2", "n3", "n4", "n5"]).await;
     let (leader, follower) = (cluster.leader().await, cluster.a_first_follower().await);
     let follower_node = cluster.nodes[&follower].clone();
+    eventually("a majority", || follower_node.age().is_some()).await;
     assert_eq!(follower_node.silence(WITHIN), None, "all five run");
     let names: Vec<String> = cluster.nodes.keys().cloned().collect();
     for name in names {
@@ -46,6 +47,55 @@ async fn a_follower_of_a_leader_without_a_majority_says_so() {
         let since = silence.and_then(|silence| silence.since);
         assert!(since > Some(WITHIN), "{silence:?}");
     }
+}
+
+/// A leader goes, and another one stands before its term: neither has been without a majority for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_leader_is_no_silence() {
+    let cluster = Cluster::formed(&["n1", "n2", "n3"]).await;
+    eventually("all know a majority", || {
+        let mut nodes = cluster.nodes.values();
+        nodes.all(|node| node.silence(WITHIN).is_none())
+    })
+    .await;
+    for _ in 0..3 {
+        let leader = cluster.nodes[&cluster.leader().await].clone();
+        let handed = async { leader.transfer_leader(None, None).await.unwrap() };
+        let watched = async {
+            for _ in 0..100 {
+                for (name, node) in &cluster.nodes {
+                    assert_eq!(node.silence(WITHIN), None, "{name}");
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::join!(handed, watched);
+    }
+}
+
+/// What listens where the leader was counts who knocks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_gone_is_asked_rarely() {
+    let mut cluster = Cluster::formed(&["n1", "n2", "n3"]).await;
+    let leader = cluster.leader().await;
+    let address = cluster.nodes[&leader].peer_address();
+    let left = cluster.a_follower().await;
+    for name in ["n1", "n2", "n3"] {
+        if name != left {
+            cluster.crash(name).await;
+        }
+    }
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let mut knocks = 0;
+    let counted = async {
+        loop {
+            listener.accept().await.unwrap();
+            knocks += 1;
+        }
+    };
+    let lasts = Duration::from_secs(4);
+    assert!(tokio::time::timeout(lasts, counted).await.is_err());
+    assert!(knocks <= 20 * lasts.as_secs(), "{knocks} in {lasts:?}");
 }
 
 /// Its disk is full, and its leader has a majority without it.

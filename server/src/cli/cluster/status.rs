@@ -116,8 +116,8 @@ fn not_led(said: &[&Said], asked: usize) -> Failure {
         1 => format!("1 of {asked} nodes answers"),
         _ => format!("{answered} of {asked} nodes answer"),
     };
-    let alone = said.iter().any(|said| said.formed_and_alone().is_some());
-    let (message, hint) = match (answered, alone) {
+    let formed = said.iter().any(|said| said.is_formed());
+    let (message, hint) = match (answered, formed) {
         (0, _) => (
             "no node answers".to_owned(),
             "start nodes until a majority runs; `ringfence dev` starts a cluster to play with",

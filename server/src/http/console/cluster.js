@@ -26,8 +26,9 @@ function judge(cluster) {
 // No majority stands behind a leader, as far as this node knows.
 function silent(cluster) {
   const stands = "No lease is granted or ended until a majority of the voters reach each other.";
-  const heard = cluster.silence?.ms;
-  const ago = heard === undefined ? "since it started" : `for ${span(heard)}`;
+  if (!cluster.silence) return ["bad", "No leader", `This node knows no leader now, and had one within the last two seconds. ${stands}`];
+  const heard = cluster.silence.ms;
+  const ago = heard === undefined || heard === null ? "since it started" : `for ${span(heard)}`;
   const known = cluster.members.find((member) => member.node === cluster.leader)?.name ?? `node ${cluster.leader}`;
   if (!cluster.leader) return ["bad", "No leader", `This node has heard no leader ${ago}. ${stands}`];
   if (cluster.leader === cluster.node) return ["bad", "No majority", `This node leads, and no majority has answered it ${ago}. ${stands}`];
