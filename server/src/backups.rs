@@ -61,6 +61,7 @@ pub(crate) async fn take(
         };
         if !looked {
             looked = true;
+            warn_of_others(&node, &config, cluster);
             let last = last_taken(&config, cluster).await;
             figures.begun_with(last.map(|last| last.min(since_epoch())));
             let age = since_epoch().saturating_sub(last.unwrap_or_default());
@@ -81,10 +82,28 @@ pub(crate) async fn take(
                 let again = pause(failures, config.every);
                 failures += 1;
                 let (dir, again_in) = (&config.place, duration::show(duration::millis(again)));
-                warn!(%error, %dir, again_in, "no backup was taken; it is tried again");
+                let next = next_step(&error);
+                warn!(%error, %dir, again_in, "no backup was taken; it is tried again{next}");
                 again
             }
         };
+    }
+}
+
+/// Nodes of a cluster whose disks are lost form another one, which is empty, if they are just started again.
+fn warn_of_others(node: &Node, config: &Backups, cluster: ClusterId) {
+    let Place::Path(dir) = &config.place else {
+        return;
+    };
+    let mut own = node.read(|machine| machine.lineage().to_vec());
+    own.push(cluster);
+    if let Some(other) = directory::newest_of_others(dir, &own) {
+        warn!(
+            %cluster,
+            backup = %dir.join(other.to_string()).display(),
+            "backups of another cluster lie where this one's are written; if this cluster was formed in \
+             the place of that one, see deploy/RECOVERY.md#it-was-formed-without-the-backup"
+        );
     }
 }
 
@@ -93,6 +112,16 @@ fn pause(failures: u32, every: Duration) -> Duration {
     let doubled = 2_u32.checked_pow(failures).unwrap_or(u32::MAX);
     let doubled = RETRY_AFTER.saturating_mul(doubled);
     doubled.min(RETRY_AFTER_MAX).min(every)
+}
+
+fn next_step(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; the account of this node has to be able to write there, and its service to be allowed to: \
+             see deploy/RECOVERY.md#be-prepared"
+        }
+        _ => "",
+    }
 }
 
 /// Takes one backup, and says where it is.

@@ -44,7 +44,9 @@ impl Progress {
     pub(crate) fn remark(&self) -> Option<&'static str> {
         let unused = self.node.status().restore_unused;
         unused.then_some(
-            "--restore is still set: this node belongs to a cluster, so it means nothing; remove it",
+            "--restore is still set and does nothing, because this node belongs to a cluster: remove it. \
+             If `ringfence cluster status` does not say `restored from cluster`, that cluster was \
+             formed without the backup; see deploy/RECOVERY.md#it-was-formed-without-the-backup",
         )
     }
 

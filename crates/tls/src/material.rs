@@ -199,7 +199,10 @@ fn read(pem: &Pem, part: Part) -> Result<Vec<u8>, TlsError> {
         TlsError::new(
             part,
             pem,
-            format!("it cannot be read: {error}; expected a PEM file"),
+            format!(
+                "it cannot be read: {error}; {}",
+                crate::pem::readable(&error, "expected a PEM file")
+            ),
         )
     })
 }

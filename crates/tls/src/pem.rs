@@ -13,6 +13,17 @@ pub(crate) const PEM_BYTES_MAX: u64 = 1 << 20;
 /// What PEM text begins with, and no path of a file has in it.
 const BEGIN: &str = "-----BEGIN ";
 
+/// What to do about a file that cannot be read.
+pub(crate) fn readable(error: &io::Error, otherwise: &'static str) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "the account that this program runs as has to be able to read it, and no others: \
+             chgrp its group to the file, and chmod 0440 it"
+        }
+        _ => otherwise,
+    }
+}
+
 /// PEM text: certificates or a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {

@@ -38,8 +38,12 @@ impl ClusterSecret {
     /// bytes, is open to other users, has fewer bytes, or is a text or a pattern.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let wrong = |why: String| TlsError::new(Part::ClusterSecret, path.display(), why);
-        let (text, metadata) =
-            contents(path).map_err(|error| wrong(format!("it cannot be read: {error}; {HOW}")))?;
+        let (text, metadata) = contents(path).map_err(|error| {
+            wrong(format!(
+                "it cannot be read: {error}; {}",
+                crate::pem::readable(&error, HOW)
+            ))
+        })?;
         if let Some(mode) = open_to_others(&metadata) {
             let why = format!(
                 "its mode is {mode:04o}, so users other than its owner and group can read it, or \

@@ -108,7 +108,13 @@ pub(super) fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) 
 }
 
 fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
-    let mut own = Vec::new();
+    let mut own = backups(dir)?;
+    own.retain(|name| name.cluster == cluster);
+    Ok(own)
+}
+
+fn backups(dir: &Path) -> io::Result<Vec<BackupName>> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         // One that is gone by now is none.
@@ -117,9 +123,18 @@ fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
         }
         let name = entry.file_name();
         let name = name.to_str().and_then(BackupName::parse);
-        own.extend(name.filter(|name| name.cluster == cluster));
+        found.extend(name);
     }
-    Ok(own)
+    Ok(found)
+}
+
+/// The newest backup of a cluster that is none of these.
+pub(super) fn newest_of_others(dir: &Path, own: &[ClusterId]) -> Option<BackupName> {
+    let mut others = backups(dir).ok()?;
+    others.retain(|name| !own.contains(&name.cluster));
+    others
+        .into_iter()
+        .max_by_key(|name| (name.wall_ms, name.index))
 }
 
 /// When the newest backup of this cluster was taken, since the Unix epoch, if that is not behind `latest`.

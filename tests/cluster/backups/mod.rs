@@ -1,6 +1,7 @@
 //! Backups of real clusters, and clusters that are restored from them.
 
 mod bucket;
+mod formed_without;
 mod parts;
 mod recovered;
 mod restored;

@@ -16,7 +16,7 @@ use super::*;
 const QUIET: Duration = Duration::from_secs(65 + 60);
 
 /// The first token that is granted behind quiet time.
-async fn granted_after_quiet_time(cluster: &Cluster, name: &str) -> u64 {
+pub(super) async fn granted_after_quiet_time(cluster: &Cluster, name: &str) -> u64 {
     let caller = cluster.caller();
     let granted = async {
         loop {

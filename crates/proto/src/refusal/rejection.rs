@@ -231,10 +231,16 @@ fn permission_denied(needed: &Rule) -> Refusal {
              administrator for the leases that it needs: ringfence access grant {} acquire NAMES",
             as_argument(&principal.to_string())
         ),
-        _ => format!(
-            "no rule allows {principal} to {what}; ask an administrator for it: ringfence access grant \
-             {typed}"
-        ),
+        _ => {
+            let forgotten = match principal.to_string() == "anonymous" {
+                true => "show a credential, or ",
+                false => "",
+            };
+            format!(
+                "no rule allows {principal} to {what}; {forgotten}ask an administrator for it: ringfence \
+                 access grant {typed}"
+            )
+        }
     };
     let refusal = Refusal::new(Reason::PermissionDenied, message)
         .with("principal", principal)

@@ -165,6 +165,10 @@
     secretName: {{ $volume.secret }}
     # 0400. The Pod's own group may read it as well, which is how the node does.
     defaultMode: 256
+    {{- with $volume.only }}
+    # Its other keys may make certificates.
+    items: [{key: {{ . }}, path: {{ . }}}]
+    {{- end }}
   {{- else }}
   configMap:
     name: {{ $volume.configMap }}
@@ -176,7 +180,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Each file source of a node, in JSON: {name, path, and secret or configMap}. */}}
+{{/* Each file source of a node, in JSON: {name, path, and secret or configMap; only: its key}. */}}
 {{- define "ringfence.sources" -}}
 {{- $sources := list -}}
 {{- $peers := include "ringfence.peersSecret" . -}}
@@ -185,13 +189,13 @@
 {{- else if ne .Values.tls.peers.mode "off" -}}
 {{- $sources = append $sources (dict "name" "peers-tls" "path" "/etc/ringfence/peers" "secret" $peers) -}}
 {{- with .Values.tls.peers.trustedSecretName -}}
-{{- $sources = append $sources (dict "name" "peers-ca" "path" "/etc/ringfence/peers-ca" "secret" .) -}}
+{{- $sources = append $sources (dict "name" "peers-ca" "path" "/etc/ringfence/peers-ca" "secret" . "only" "ca.crt") -}}
 {{- end -}}
 {{- end -}}
 {{- if include "ringfence.clientsTls" . -}}
 {{- $sources = append $sources (dict "name" "clients-tls" "path" "/etc/ringfence/clients" "secret" (include "ringfence.clientsSecret" .)) -}}
 {{- with .Values.tls.clients.trustedSecretName -}}
-{{- $sources = append $sources (dict "name" "clients-ca" "path" "/etc/ringfence/clients-ca" "secret" .) -}}
+{{- $sources = append $sources (dict "name" "clients-ca" "path" "/etc/ringfence/clients-ca" "secret" . "only" "ca.crt") -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.access.rules -}}

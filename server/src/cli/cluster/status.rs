@@ -120,7 +120,8 @@ fn not_led(said: &[&Said], asked: usize) -> Failure {
     let (message, hint) = match (answered, formed) {
         (0, _) => (
             "no node answers".to_owned(),
-            "start nodes until a majority runs; `ringfence dev` starts a cluster to play with",
+            "name the nodes that run, with --endpoints, or start nodes until a majority runs; \
+             `ringfence dev` starts a cluster to play with",
         ),
         (_, true) => (
             format!(

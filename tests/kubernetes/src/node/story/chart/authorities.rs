@@ -1,44 +1,72 @@
 //! Both CAs of the installation of `issued` are replaced while leases are held.
 
 use super::Stage;
-use super::issued::{RENEWED_MAX, TEAM, everywhere, keep, processes, renewed, shown};
+use super::issued::{TEAM, everywhere, keep, processes, served_everywhere, shown};
 use crate::load::{Load, Outcome};
-use crate::program::until;
 use crate::say::{self, Watch};
 use crate::story::rolling::GAP_MAX;
 
 /// The part of the document.
 const HEADING: &str = "Another CA by cert-manager";
+/// What its blocks are known by: that which lets the nodes trust both CAs, and that which lets the new
+/// ones sign.
+const TRUST: &str = "--from-file=ca.crt";
+const SIGN: &str = "certificate/ringfence-peers certificate/ringfence-clients";
 
+/// Each step is done twice: an operator who is interrupted begins it again.
 pub(super) fn replaced(stage: &Stage<'_>) -> Result<(), String> {
     let before = everywhere(stage)?;
     let watch = Watch::start();
-    let trusting = under_load(stage, || stage.block(HEADING, "helm upgrade").map(drop))?;
+    let trusting = under_load(stage, || {
+        for step in [
+            "rotationPolicy: Never",
+            "rotationPolicy: Never",
+            TRUST,
+            TRUST,
+        ] {
+            stage.block(HEADING, step)?;
+        }
+        Ok(())
+    })?;
     if everywhere(stage)? != before {
         return Err("a port serves a certificate of a CA that no client has".to_owned());
     }
     tell(watch, "all nodes trust both CAs", trusting);
 
-    // Clients have both CAs from here on.
     keep(stage, "peers")?;
+    let old_clients = format!(
+        "cp {TEAM}-clients-ca.crt old-clients-ca.crt && cp {TEAM}-clients-ca.both {TEAM}-clients-ca.crt"
+    );
+    stage.operator.types(&old_clients)?;
     let (ran, watch) = (processes(stage)?, Watch::start());
-    let signed = under_load(stage, || renewed(stage))?;
-    tell(watch, "all ports serve what the new CAs signed", signed);
-
-    let watch = Watch::start();
-    stage
-        .operator
-        .types(&format!("cp {TEAM}-clients-ca.old old-clients-ca.crt"))?;
-    let forgotten = under_load(stage, || {
-        stage.block(HEADING, "cp red-clients-ca.new")?;
-        until("a node refuses the old CA", RENEWED_MAX, || {
-            let told = shown(stage, "peers")?;
-            told.contains("alert").then_some(()).ok_or(told)
-        })
+    let sign = |authority: &'static str, step: &'static str| {
+        stage.block(HEADING, step)?;
+        served_everywhere(stage, authority)
+    };
+    let signed = under_load(stage, || {
+        sign("-ca-2", SIGN)?;
+        // The way back, and forward again.
+        sign("-ca", TRUST)?;
+        sign("-ca-2", SIGN)
     })?;
     if processes(stage)? != ran {
         return Err("a node was restarted by other certificates".to_owned());
     }
+    tell(
+        watch,
+        "all ports serve what the new CAs signed, and what the old ones did on the way back",
+        signed,
+    );
+
+    let watch = Watch::start();
+    let forgotten = under_load(stage, || {
+        stage.block(HEADING, "ringfence-clients-ca-2 --output")?;
+        let told = shown(stage, "peers")?;
+        match told.contains("alert") {
+            true => stage.block(HEADING, "delete secret").map(drop),
+            false => Err(format!("a certificate of the old CA is accepted: {told}")),
+        }
+    })?;
     let connected = |authority: &str| stage.runtime.block_on(stage.client(TEAM, authority, TEAM));
     connected(TEAM).map_err(|why| format!("a client with the new CA: {why}"))?;
     if connected("old").is_ok() {

@@ -19,7 +19,7 @@ const PODS: [&str; 3] = ["ringfence-0", "ringfence-1", "ringfence-2"];
 /// Each port by the name of its certificate, with its number.
 pub(super) const PORTS: [(&str, u16); 2] = [("peers", 7421), ("clients", 7420)];
 /// A kubelet puts a changed Secret into a Pod when it looks at the Pod again: after 60 to 90 s.
-pub(super) const RENEWED_MAX: Duration = Duration::from_secs(240);
+const RENEWED_MAX: Duration = Duration::from_secs(240);
 
 pub(super) fn by_cert_manager(stage: &Stage<'_>) -> Result<(), String> {
     // One machine serves three installations slowly.
@@ -222,19 +222,41 @@ fn renewed_under_load(stage: &Stage<'_>) -> Result<(), String> {
 }
 
 /// Renews both certificates by the document, and waits until every port serves its new one.
-pub(super) fn renewed(stage: &Stage<'_>) -> Result<(), String> {
+fn renewed(stage: &Stage<'_>) -> Result<(), String> {
     let before = everywhere(stage)?;
     stage.block(HEADING, "patch certificate")?;
     until("each port serves its new certificate", RENEWED_MAX, || {
-        let now = everywhere(stage)?;
-        for (name, _) in PORTS {
-            let issued = issued(stage, name)?;
-            for (place, served) in now.iter().filter(|(place, _)| place.ends_with(name)) {
-                if *served != issued || *served == before[place] {
-                    return Err(format!("{place} serves {served}, and issued is {issued}"));
-                }
+        for (place, served) in served_as_issued(stage)? {
+            if served == before[&place] {
+                return Err(format!("{place} serves {served} still"));
             }
         }
         Ok(())
     })
+}
+
+/// Waits until every port serves what the CAs signed whose names end so.
+pub(super) fn served_everywhere(stage: &Stage<'_>, authorities: &str) -> Result<(), String> {
+    until("each port serves its new certificate", RENEWED_MAX, || {
+        for (place, served) in served_as_issued(stage)? {
+            if !served.trim_end().ends_with(authorities) {
+                return Err(format!("{place} serves {served} still"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What every port serves, if it is what was issued last.
+fn served_as_issued(stage: &Stage<'_>) -> Result<BTreeMap<String, String>, String> {
+    let now = everywhere(stage)?;
+    for (name, _) in PORTS {
+        let issued = issued(stage, name)?;
+        for (place, served) in now.iter().filter(|(place, _)| place.ends_with(name)) {
+            if *served != issued {
+                return Err(format!("{place} serves {served}, and issued is {issued}"));
+            }
+        }
+    }
+    Ok(now)
 }
