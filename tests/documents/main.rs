@@ -124,7 +124,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/OPERATE.md",
-        "ringfence doctor --config",
+        "--config /etc/ringfence/ringfence.toml --data-dir /var/lib/ringfence",
         By("server/tests/cli/doctor.rs", "\"--config\""),
     ),
     (
@@ -337,10 +337,10 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "--from-file=ca.crt",
+        "--from-file=ca.crt=red-peers-ca.both",
         By(
             "tests/kubernetes/src/node/story/chart/authorities.rs",
-            "--from-file=ca.crt",
+            "--from-file=ca.crt=red-peers-ca.both",
         ),
     ),
     (

@@ -10,7 +10,7 @@ use crate::story::rolling::GAP_MAX;
 const HEADING: &str = "Another CA by cert-manager";
 /// What its blocks are known by: that which lets the nodes trust both CAs, and that which lets the new
 /// ones sign.
-const TRUST: &str = "--from-file=ca.crt";
+const TRUST: &str = "--from-file=ca.crt=red-peers-ca.both";
 const SIGN: &str = "certificate/ringfence-peers certificate/ringfence-clients";
 
 /// Each step is done twice: an operator who is interrupted begins it again.
