@@ -369,14 +369,6 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "cp red-clients-ca.new",
-        By(
-            "tests/kubernetes/src/node/story/chart/authorities.rs",
-            "\"cp red-clients-ca.new\"",
-        ),
-    ),
-    (
-        "deploy/KUBERNETES.md",
         "ringfence backup verify green.backup",
         By(
             "tests/kubernetes/src/node/story/chart/restored.rs",
