@@ -201,7 +201,7 @@ fn read(pem: &Pem, part: Part) -> Result<Vec<u8>, TlsError> {
             pem,
             format!(
                 "it cannot be read: {error}; {}",
-                crate::pem::readable(&error, "expected a PEM file")
+                crate::pem::next_step(&error, "expected a PEM file")
             ),
         )
     })

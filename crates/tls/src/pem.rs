@@ -14,7 +14,7 @@ pub(crate) const PEM_BYTES_MAX: u64 = 1 << 20;
 const BEGIN: &str = "-----BEGIN ";
 
 /// What to do about a file that cannot be read.
-pub(crate) fn readable(error: &io::Error, otherwise: &'static str) -> &'static str {
+pub(crate) fn next_step(error: &io::Error, otherwise: &'static str) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "the account that this program runs as has to be able to read it, and no others: \

@@ -41,7 +41,7 @@ impl ClusterSecret {
         let (text, metadata) = contents(path).map_err(|error| {
             wrong(format!(
                 "it cannot be read: {error}; {}",
-                crate::pem::readable(&error, HOW)
+                crate::pem::next_step(&error, HOW)
             ))
         })?;
         if let Some(mode) = open_to_others(&metadata) {

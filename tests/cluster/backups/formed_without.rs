@@ -52,18 +52,3 @@ async fn start_again(cluster: &mut Cluster, flags: Vec<String>, with_empty_disks
     }
     until_formed(cluster, cluster.len()).await;
 }
-
-/// Waits until a node has logged this, and returns its log.
-async fn logged(cluster: &Cluster, words: &str) -> String {
-    let waiting = async {
-        loop {
-            let mut logs = (0..cluster.len()).map(|at| cluster.log(at));
-            if let Some(log) = logs.find(|log| log.contains(words)) {
-                return log;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let waited = tokio::time::timeout(LONG, waiting).await;
-    waited.unwrap_or_else(|_| panic!("{words:?} is not in {}", cluster.log(0)))
-}

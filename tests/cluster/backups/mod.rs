@@ -155,6 +155,21 @@ async fn until_formed(cluster: &Cluster, nodes: usize) {
     waited.unwrap_or_else(|_| panic!("the cluster is not formed: {}", cluster.log(0)));
 }
 
+/// Waits until a node has logged this, and returns its log.
+async fn logged(cluster: &Cluster, words: &str) -> String {
+    let waiting = async {
+        loop {
+            let mut logs = (0..cluster.len()).map(|at| cluster.log(at));
+            if let Some(log) = logs.find(|log| log.contains(words)) {
+                return log;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, waiting).await;
+    waited.unwrap_or_else(|_| panic!("{words:?} is not in {}", cluster.log(0)))
+}
+
 /// Grants and releases so many leases.
 async fn grants(cluster: &Cluster, journal: &mut Journal, names: impl Iterator<Item = String>) {
     let caller = cluster.caller();

@@ -62,14 +62,7 @@ async fn a_node_takes_backups_on_its_own_and_says_when() {
         found.sort();
         found
     };
-    let taken = async {
-        while !cluster.log(0).contains("backup taken") {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(LONG, taken)
-        .await
-        .expect("a backup is taken");
+    logged(&cluster, "backup taken").await;
     let taken = files();
     let [file, digest] = &taken[..] else {
         panic!("a backup and its digest: {taken:?}")

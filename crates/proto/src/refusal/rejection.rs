@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ringfence_core::{
     ClusterTime, FencingToken, Holder, InvalidAccess, InvalidSetting, LOCK_DELAY_MAX, Limit,
-    Millis, OPEN_AGE_MAX, Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX,
-    UNCONFIRMED_MAX, Verb, WAIT_MAX,
+    Millis, OPEN_AGE_MAX, Principal, PrincipalPattern, Rejection, RequestNumber, Rule, SessionEnd,
+    TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, Verb, WAIT_MAX,
 };
 
 use super::{Refusal, table};
@@ -232,7 +232,7 @@ fn permission_denied(needed: &Rule) -> Refusal {
             as_argument(&principal.to_string())
         ),
         _ => {
-            let forgotten = match principal.to_string() == "anonymous" {
+            let forgotten = match *principal == PrincipalPattern::Exact(Principal::anonymous()) {
                 true => "show a credential, or ",
                 false => "",
             };

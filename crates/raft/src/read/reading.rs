@@ -36,7 +36,7 @@ pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
 /// What a leader with a majority behind it says of its log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confirmed {
-    /// Everything that was acknowledged before `begun` stands in the log up to here.
+    /// The log holds everything that was acknowledged before `begun` up to this index.
     index: u64,
     /// On [`clock::since_boot`].
     begun: Duration,
