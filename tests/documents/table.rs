@@ -385,6 +385,35 @@ pub(crate) const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
+        "patch pvc data-ringfence-1",
+        By(
+            "tests/kubernetes/src/node/story/chart/stuck.rs",
+            "patch pvc",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "doctor || true",
+        By(
+            "tests/kubernetes/src/node/story/chart/stuck.rs",
+            "doctor || true",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "until kubectl --namespace blue exec ringfence-0",
+        By(
+            "tests/kubernetes/src/node/story/chart/stuck.rs",
+            "until kubectl",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "renew peers",
+        By("tests/kubernetes/src/node/story/chart/stuck.rs", "renew()"),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "apply -k deploy/kubernetes/overlays/dev",
         By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),
     ),

@@ -134,7 +134,7 @@ pub use leader::term::{
 pub use membership::{
     ADDRESS_BYTES_MAX, Member, MembershipError, NAME_BYTES_MAX, NotReady, Standing, Voters,
 };
-pub use network::{PEER_CONNECTIONS_MAX, listen};
+pub use network::{Condition, PEER_CONNECTIONS_MAX, listen};
 pub use node::Node;
 pub use node::metrics::NodeMetrics;
 pub use node::start::StartError;

@@ -206,6 +206,16 @@ fn shown_member(member: &v1::Member) -> Value {
         .with("voter", member.voter)
         .with("leader", member.leader)
         .with_number("matched_index", member.matched_index)
+        .with_some("condition", member.condition.as_ref().map(shown_condition))
+        .value()
+}
+
+fn shown_condition(condition: &v1::MemberCondition) -> Value {
+    Members::default()
+        .with_text("version", &condition.version)
+        .with("no_room", condition.no_room)
+        .with_number("last_fsync_us", condition.last_fsync_us)
+        .with("age_ms", condition.age_ms)
         .value()
 }
 

@@ -6,7 +6,8 @@ use ringfence_core::{ClusterId, LEVEL_OBJECTS, Rejection, Settings, StateMachine
 use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
-    ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role, Silence,
+    ADDRESS_BYTES_MAX, Condition, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
+    Silence,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::AsciiMetadataValue;
@@ -356,6 +357,17 @@ fn member_to_wire(member: Member) -> v1::Member {
         leader: member.leader,
         incarnation: bytes::Bytes::copy_from_slice(member.incarnation.as_bytes()),
         matched_index: member.matched.unwrap_or_default(),
+        condition: member.condition.zip(member.heard).map(condition_to_wire),
+    }
+}
+
+fn condition_to_wire((condition, heard): (Condition, Duration)) -> v1::MemberCondition {
+    let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    v1::MemberCondition {
+        version: condition.version.to_string(),
+        no_room: condition.no_room,
+        last_fsync_us: whole(condition.last_sync.as_micros()),
+        age_ms: whole(heard.as_millis()),
     }
 }
 

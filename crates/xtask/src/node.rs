@@ -62,6 +62,9 @@ impl Programs {
 fn pack(root: &Path, programs: &Programs, chart: bool) -> Result<Packed, String> {
     let images = programs.target.join("image");
     let node = images.join("ringfence-dev.tar");
+    if chart {
+        link(root, programs, &images)?;
+    }
     if programs.built {
         image(root, &programs.named("ringfence"), "ringfence", &node)?;
     } else {
@@ -100,6 +103,31 @@ fn pack(root: &Path, programs: &Programs, chart: bool) -> Result<Packed, String>
         images,
         folder: programs.target.join("test-node"),
     })
+}
+
+/// The program with the libraries of this machine, for the image with a clock of its own.
+fn link(root: &Path, programs: &Programs, images: &Path) -> Result<(), String> {
+    let linked = images.join("ringfence-linked");
+    if programs.built && linked.is_file() {
+        return Ok(());
+    }
+    if programs.built {
+        return Err(format!(
+            "{} is not there: leave --built out",
+            linked.display()
+        ));
+    }
+    build(
+        &["build", "--package", "ringfence", "--bin"],
+        root,
+        "ringfence",
+        &[],
+    )?;
+    let copied = std::fs::create_dir_all(images)
+        .and_then(|()| std::fs::copy(programs.named("ringfence"), &linked));
+    copied
+        .map(drop)
+        .map_err(|error| format!("{}: {error}", linked.display()))
 }
 
 fn build(command: &[&str], root: &Path, program: &str, more: &[&str]) -> Result<(), String> {

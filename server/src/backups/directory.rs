@@ -23,7 +23,7 @@ pub(super) fn write(
     dir: &Path,
     keep: usize,
 ) -> io::Result<BackupDigest> {
-    std::fs::create_dir_all(dir)?;
+    make(dir)?;
     // First: they may be what fills the file system.
     remove_abandoned(dir, name.cluster, ABANDONED_AFTER)?;
     let path = dir.join(name.to_string());
@@ -36,6 +36,15 @@ pub(super) fn write(
     output.finish()?;
     rotate(dir, name, keep)?;
     Ok(digest)
+}
+
+/// Makes the directory, if it is not there.
+fn make(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() || !dir.exists() {
+        return std::fs::create_dir_all(dir);
+    }
+    let why = "it is a file, and --backup-dir names a directory: name another one";
+    Err(io::Error::new(io::ErrorKind::NotADirectory, why))
 }
 
 /// Removes the backups that are older than the newest so many, each with its digest. One without a digest
@@ -113,9 +122,14 @@ fn own_backups(dir: &Path, cluster: ClusterId) -> io::Result<Vec<BackupName>> {
     Ok(own)
 }
 
+/// None if the directory is not there yet.
 fn backups(dir: &Path) -> io::Result<Vec<BackupName>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         // One that is gone by now is none.
         if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
@@ -129,19 +143,22 @@ fn backups(dir: &Path) -> io::Result<Vec<BackupName>> {
 }
 
 /// The newest backup of a cluster that is none of these.
-pub(super) fn newest_of_others(dir: &Path, own: &[ClusterId]) -> Option<BackupName> {
-    let mut others = backups(dir).ok()?;
+pub(super) fn newest_of_others(dir: &Path, own: &[ClusterId]) -> io::Result<Option<BackupName>> {
+    let mut others = backups(dir)?;
     others.retain(|name| !own.contains(&name.cluster));
-    others
-        .into_iter()
-        .max_by_key(|name| (name.wall_ms, name.index))
+    let age = |name: &BackupName| (name.wall_ms, name.index);
+    Ok(others.into_iter().max_by_key(age))
 }
 
 /// When the newest backup of this cluster was taken, since the Unix epoch, if that is not behind `latest`.
-pub(super) fn last_taken(dir: &Path, cluster: ClusterId, latest: Duration) -> Option<Duration> {
-    let own = own_backups(dir, cluster).ok()?;
+pub(super) fn last_taken(
+    dir: &Path,
+    cluster: ClusterId,
+    latest: Duration,
+) -> io::Result<Option<Duration>> {
+    let own = own_backups(dir, cluster)?;
     let times = own
         .into_iter()
         .map(|name| Duration::from_millis(name.wall_ms));
-    times.filter(|time| *time <= latest).max()
+    Ok(times.filter(|time| *time <= latest).max())
 }

@@ -44,6 +44,16 @@ impl BackupName {
         Self::parse(name.strip_suffix(DIGEST_SUFFIX).unwrap_or(name))
     }
 
+    /// What is before the names of all backups.
+    pub(super) fn first() -> String {
+        PREFIX.to_owned()
+    }
+
+    /// What is behind the names of all backups of its cluster, and before those of the next one.
+    pub(super) fn behind_its_cluster(self) -> String {
+        format!("{PREFIX}{}-~", self.cluster)
+    }
+
     /// The name of the file with its digest.
     pub(super) fn of_digest(self) -> String {
         format!("{self}{DIGEST_SUFFIX}")

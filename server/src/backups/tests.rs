@@ -90,12 +90,18 @@ fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     );
     assert!(others.iter().all(there), "what is not its own stays");
     assert_eq!(
-        last_taken(temp.path(), cluster(1), Duration::MAX),
+        last_taken(temp.path(), cluster(1), Duration::MAX).unwrap(),
         Some(Duration::from_secs(5))
     );
-    assert_eq!(last_taken(temp.path(), cluster(3), Duration::MAX), None);
+    assert_eq!(
+        last_taken(temp.path(), cluster(3), Duration::MAX).unwrap(),
+        None
+    );
     // A name from the future says nothing.
-    assert_eq!(last_taken(temp.path(), cluster(1), Duration::ZERO), None);
+    assert_eq!(
+        last_taken(temp.path(), cluster(1), Duration::ZERO).unwrap(),
+        None
+    );
 }
 
 /// The node was killed between a backup and its digest, twice.

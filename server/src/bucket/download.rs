@@ -71,33 +71,62 @@ pub(crate) async fn read(
 /// What the store refuses. [`Means::Failed`] if the list has more than [`LISTED_MAX`] objects, or is not
 /// there within [`LIST_MAX`].
 pub(crate) async fn names(url: &BucketUrl, from: &str) -> Result<Vec<String>, BucketError> {
-    let late = || {
-        let why = format!("the list is not there after {LIST_MAX:?}");
-        BucketError::new(url, Means::Failed, why)
-    };
-    let listed = tokio::time::timeout(LIST_MAX, list(url, from)).await;
-    listed.unwrap_or_else(|_| Err(late()))
+    let names = in_time(url, list(url, from, LISTED_MAX + 1)).await?;
+    if names.count > LISTED_MAX {
+        let why = format!("there are more than {LISTED_MAX} objects behind it");
+        return Err(BucketError::new(url, Means::Failed, why));
+    }
+    Ok(names.names)
 }
 
-async fn list(url: &BucketUrl, from: &str) -> Result<Vec<String>, BucketError> {
+/// The first so many names behind a URL from this one on, under the rules of [`names`].
+///
+/// # Errors
+/// What the store refuses. [`Means::Failed`] if the list is not there within [`LIST_MAX`].
+pub(crate) async fn first_names(
+    url: &BucketUrl,
+    from: &str,
+    most: usize,
+) -> Result<Vec<String>, BucketError> {
+    let names = in_time(url, list(url, from, most)).await?;
+    Ok(names.names)
+}
+
+async fn in_time(
+    url: &BucketUrl,
+    listing: impl Future<Output = Result<Listed, BucketError>>,
+) -> Result<Listed, BucketError> {
+    let listed = tokio::time::timeout(LIST_MAX, listing).await;
+    listed.unwrap_or_else(|_| {
+        let why = format!("the list is not there after {LIST_MAX:?}");
+        Err(BucketError::new(url, Means::Failed, why))
+    })
+}
+
+/// The beginning of a list.
+struct Listed {
+    names: Vec<String>,
+    /// How many objects it had, those without a name of ours included.
+    count: usize,
+}
+
+async fn list(url: &BucketUrl, from: &str, most: usize) -> Result<Listed, BucketError> {
     let error = |error| BucketError::of(url, Asked::Read, &error);
     let (store, prefix) = (open(url)?, url.key());
     let mut listed = store.list_with_offset(Some(prefix), url.join(from).key());
     let (mut names, mut count) = (Vec::new(), 0);
-    while let Some(object) = listed.next().await {
+    while count < most
+        && let Some(object) = listed.next().await
+    {
         let object = object.map_err(error)?;
         count += 1;
-        if count > LISTED_MAX {
-            let why = format!("there are more than {LISTED_MAX} objects behind it");
-            return Err(BucketError::new(url, Means::Failed, why));
-        }
         let name = object.location.prefix_match(prefix).and_then(|mut parts| {
             let name = parts.next()?;
             parts.next().is_none().then(|| name.as_ref().to_owned())
         });
         names.extend(name.filter(|name| name.len() <= NAME_BYTES_MAX));
     }
-    Ok(names)
+    Ok(Listed { names, count })
 }
 
 /// Passes the object on, until its end or that of its reader.

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use ringfence_client::{Acquire, HeldLease, LeaseInfo, LeaseName};
+use ringfence_client::{Acquire, HeldLease, LeaseInfo, LeaseName, unstable};
+use ringfence_proto::v1::cluster_client::ClusterClient;
+use ringfence_proto::v1::{StatusRequest, StatusResponse};
 
 use super::context::Context;
 use super::{Failure, signals};
+use crate::duration;
 
 /// A wait shorter than this needs no words.
 const QUIET_FOR: Duration = Duration::from_millis(500);
@@ -33,11 +36,27 @@ async fn report(context: &Context, name: &LeaseName) -> std::convert::Infallible
     tokio::time::sleep(QUIET_FOR).await;
     loop {
         // A cluster that does not answer is reported by the acquire itself.
-        if let Ok(Some(lease)) = context.client.look_up(name).await {
-            context.output.remark(text(&lease));
+        match quiet_time(context).await {
+            Some(left) => context.output.remark(format!(
+                "waiting for {name}: quiet time, no lease is granted for {} still, since holders of the \
+                 cluster before it may still work",
+                duration::show(left)
+            )),
+            None => {
+                if let Ok(Some(lease)) = context.client.look_up(name).await {
+                    context.output.remark(text(&lease));
+                }
+            }
         }
         tokio::time::sleep(REPORT_EVERY).await;
     }
+}
+
+/// How long a restored cluster still grants nothing, in milliseconds.
+async fn quiet_time(context: &Context) -> Option<u64> {
+    let ask = |channel| async move { ClusterClient::new(channel).status(StatusRequest {}).await };
+    let status: StatusResponse = unstable::unary(&context.client, ask).await.ok()?;
+    Some(status.quiet_ms).filter(|left| *left > 0)
 }
 
 fn text(lease: &LeaseInfo) -> String {

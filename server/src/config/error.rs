@@ -80,9 +80,10 @@ impl ConfigError {
 }
 
 /// What was offered. The content of a file in the place of its path is not repeated: it may be a private
-/// key.
+/// key, or a secret.
 fn shown(offered: &str) -> String {
-    match offered.contains(['\n', '\r']) || offered.contains("-----BEGIN") {
+    let is_text = offered.contains(['\n', '\r']) || offered.contains("-----BEGIN");
+    match is_text || offered.split(',').any(may_be_secret) {
         true => format!(
             "a text of {} bytes, the content of a file perhaps",
             offered.len()
@@ -91,19 +92,37 @@ fn shown(offered: &str) -> String {
     }
 }
 
+/// Whether a word has the form of random bytes in hexadecimal or base64, and not that of a path.
+fn may_be_secret(word: &str) -> bool {
+    const BYTES_MIN: usize = 32;
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    word.len() >= BYTES_MIN
+        && !word.starts_with('/')
+        && word.bytes().all(is_part)
+        && word.bytes().any(|byte| byte.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_content_of_a_file_in_the_place_of_its_path_is_not_repeated() {
-        for content in ["-----BEGIN PRIVATE KEY-----hunter2", "hunter2\nhunter2\n"] {
+        for content in [
+            "-----BEGIN PRIVATE KEY-----hunter2",
+            "hunter2\nhunter2\n",
+            "hunter2000112233445566778899aabbccddeeff",
+            "n1.secret,HuNtEr+/hunter2hunter2hunter2hunter2hunter2=",
+        ] {
             let allowed = "a path".to_owned();
             let said = ConfigError::value("key-file", content, allowed).to_string();
             let size = format!("--key-file is a text of {} bytes", content.len());
             assert!(said.starts_with(&size), "{said}");
             assert!(!said.contains("hunter2"), "{said}");
         }
+        let path = "/etc/ringfence/0123456789abcdef0123456789abcdef";
+        let said = ConfigError::value("key-file", path, "a key".to_owned()).to_string();
+        assert!(said.contains(path), "{said}");
         let said = ConfigError::value("key-file", "n1.key", "a path".to_owned()).to_string();
         assert_eq!(said, "--key-file is `n1.key`; allowed: a path");
     }

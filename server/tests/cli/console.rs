@@ -19,7 +19,7 @@ fn get(node: &Node, path: &str, headers: &[&str]) -> (u16, String, String) {
     get_at(&node.http, path, headers)
 }
 
-fn get_at(http: &str, path: &str, headers: &[&str]) -> (u16, String, String) {
+pub(crate) fn get_at(http: &str, path: &str, headers: &[&str]) -> (u16, String, String) {
     let mut stream = TcpStream::connect(http).unwrap();
     let patience = Some(Duration::from_secs(10));
     stream.set_read_timeout(patience).unwrap();
@@ -37,7 +37,7 @@ fn get_at(http: &str, path: &str, headers: &[&str]) -> (u16, String, String) {
     (status, head.to_lowercase(), body.to_owned())
 }
 
-const OWN: &str = "ringfence-console: 1";
+pub(crate) const OWN: &str = "ringfence-console: 1";
 const LEASES: &str = "/console/v1/leases?prefix=team/";
 
 /// Makes a call at the client port.
@@ -242,7 +242,7 @@ fn nothing_went_wrong(browser: &mut Browser, node: &Node) {
 }
 
 /// Takes a picture if the environment names a directory for them.
-fn picture(browser: &mut Browser, name: &str) {
+pub(crate) fn picture(browser: &mut Browser, name: &str) {
     if let Some(directory) = std::env::var_os("RINGFENCE_PICTURES") {
         let path = std::path::Path::new(&directory).join(name);
         std::fs::write(path, browser.screenshot()).unwrap();

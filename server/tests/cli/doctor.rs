@@ -234,6 +234,55 @@ fn certificates_that_begin_later_and_authorities_that_have_ended_are_found() {
     assert!(text.contains("one of 2 has ended"), "{text}");
 }
 
+/// A Pod has variables and no file.
+#[test]
+fn the_variables_of_a_node_say_where_its_certificates_and_its_disk_are() {
+    let node = FakeNode::new(1, "n1").serve();
+    let folder = tempfile::tempdir().unwrap();
+    let expired = Authority::new("ca").sign_expired(&["localhost"]);
+    let expired = expired.save(folder.path(), "n1");
+    let look = |name: Option<&str>, port: &str| -> Said {
+        let mut command = ringfence();
+        let endpoint = node.address.to_string();
+        command.args(["--json", "--endpoints", &endpoint, "doctor"]);
+        command.envs(name.map(|name| ("RINGFENCE_NAME", name)));
+        command.env("RINGFENCE_DATA_DIR", folder.path());
+        command.env("RINGFENCE_CERT_FILE", &expired.certificate);
+        command.env("RINGFENCE_KEY_FILE", &expired.key);
+        command.env("RINGFENCE_LISTEN_CLIENT", port);
+        command.output().unwrap().into()
+    };
+    let said = look(Some("n1"), "127.0.0.1:7420");
+    assert_eq!(finding(&said, "configuration")["subject"], "environment");
+    let certificate = finding(&said, "certificate");
+    assert_eq!(certificate["verdict"], "problem", "{said:?}");
+    assert!(
+        certificate["found"].as_str().unwrap().contains("has ended"),
+        "{certificate}"
+    );
+    let next = certificate["next"].as_str().unwrap();
+    assert!(next.contains("#a-certificate-has-expired"), "{next}");
+    assert!(
+        finding(&said, "disk room")["found"]
+            .as_str()
+            .unwrap()
+            .contains("MiB free")
+    );
+
+    let said = look(Some("n1"), "nowhere");
+    let wrong = finding(&said, "configuration");
+    assert_eq!(wrong["verdict"], "problem", "{said:?}");
+    assert!(
+        wrong["found"].as_str().unwrap().contains("nowhere"),
+        "{wrong}"
+    );
+
+    // These variables may be anything's if no node is named.
+    let said = look(None, "127.0.0.1:7420");
+    let is_configuration = |it: &Value| it["check"] == "configuration";
+    assert!(!said.objects().iter().any(is_configuration), "{said:?}");
+}
+
 #[test]
 fn versions_that_differ_and_a_level_that_lags_are_warnings() {
     let mut old = FakeNode::new(1, "n1");

@@ -7,6 +7,7 @@ use ringfence_client::{BootClock, Clock};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::access::Node;
 use crate::harness::{Dev, Said, await_that, lives, pid, signal};
 
 /// Starts `lock` with a shell script, and waits until the script has called `begin`, which writes
@@ -392,4 +393,18 @@ fn what_has_ended_and_was_not_waited_for_does_not_hold_the_lease() {
     assert_eq!(said.code, Some(3), "{said:?}");
     // SIGKILL would come after 4.5 s.
     assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+/// As behind a restore, where a person would otherwise look at a command that says nothing for minutes.
+#[test]
+fn a_wait_in_quiet_time_says_for_how_long_nothing_is_granted() {
+    let node = Node::start(&["--quiet-time", "5m"]);
+    let said = node.say(&["lock", "jobs/a", "--wait", "2s", "--", "true"]);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    let words = "waiting for jobs/a: quiet time, no lease is granted for 5m";
+    let near = "waiting for jobs/a: quiet time, no lease is granted for 4m";
+    assert!(
+        said.err.contains(words) || said.err.contains(near),
+        "{said:?}"
+    );
 }

@@ -3,11 +3,13 @@
 use std::io::BufRead;
 use std::process::{Child, Stdio};
 
+use ringfence_testkit::browser::Browser;
 use ringfence_testkit::ports::Port;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Dev, Said, await_that, ringfence};
+use crate::console::{OWN, get_at, picture};
+use crate::harness::{Dev, Said, await_that, ringfence, signal};
 
 /// A node that was started by hand.
 struct Fourth {
@@ -139,4 +141,62 @@ fn an_operator_lets_a_node_in_gives_it_a_vote_lets_it_lead_and_removes_others() 
     );
     let granted = dev.run(&["--timeout", "20s", "lease", "acquire", "a"]);
     assert_eq!(granted.object()["name"], "a");
+}
+
+/// What an operator wants to know of each node, at the page of one of them.
+#[test]
+fn the_members_are_shown_with_their_versions_and_disks_and_when_they_were_heard() {
+    let dev = Dev::start(3);
+    let nodes = dev.ready["nodes"].as_array().unwrap();
+    let http = nodes[0]["http"].as_str().unwrap();
+    let members = || {
+        let (status, _, body) = get_at(http, "/console/v1/cluster", &[OWN]);
+        assert_eq!(status, 200, "{body}");
+        let cluster: Value = serde_json::from_str(&body).unwrap();
+        cluster["members"].as_array().unwrap().clone()
+    };
+    await_that("each member has been heard", || {
+        members().iter().all(|member| {
+            let condition = &member["condition"];
+            condition["version"] == env!("CARGO_PKG_VERSION")
+                && condition["no_room"] == false
+                && condition["last_fsync_us"].as_u64() > Some(0)
+                && condition["age_ms"].as_u64() < Some(2_000)
+        })
+    });
+    let pid = nodes[2]["pid"].as_i64().unwrap();
+    signal(pid.try_into().unwrap(), rustix::process::Signal::KILL);
+    let gone = &nodes[2]["name"];
+    await_that("the one that is gone is not heard", || {
+        let members = members();
+        let lost = members.iter().find(|member| member["name"] == *gone);
+        // A leader that has never heard it knows nothing of it.
+        lost.is_some_and(|lost| {
+            lost["condition"]["age_ms"]
+                .as_u64()
+                .is_none_or(|age| age > 2_000)
+        }) && members
+            .iter()
+            .filter(|member| member["condition"]["age_ms"].as_u64() < Some(2_000))
+            .count()
+            >= 2
+    });
+    let Some(mut browser) = Browser::start("the console") else {
+        return;
+    };
+    browser.visit(&format!("http://{http}/console/#cluster"));
+    let row = |browser: &mut Browser, number: usize| {
+        browser.text(&format!(
+            "document.querySelectorAll('main tbody tr')[{number}].innerText"
+        ))
+    };
+    browser.until("document.querySelectorAll('main tbody tr').length === 3");
+    let (here, lost) = (row(&mut browser, 0), row(&mut browser, 2));
+    assert!(here.contains(env!("CARGO_PKG_VERSION")), "{here}");
+    assert!(
+        here.contains("has room, fsync ") && here.contains("now"),
+        "{here}"
+    );
+    assert!(lost.contains(" ago") || lost.contains("unknown"), "{lost}");
+    picture(&mut browser, "console-members.png");
 }

@@ -234,6 +234,38 @@ async fn a_node_takes_backups_into_a_bucket_on_its_own_and_says_when() {
     assert!(!cluster.log(0).contains(SECRET));
 }
 
+/// As where backups are files: its disk was lost, and it was just started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_formed_beside_the_backups_of_another_one_in_a_bucket_says_so() {
+    let Some(s3) = S3::start() else { return };
+    let flags = ["--backup-dir", &s3.url("prod")].map(str::to_owned);
+    let mut cluster = one_node(&s3, flags.into()).await;
+    until_logged(&cluster, "backup taken").await;
+    let mut lost = vec![cluster_id(&cluster)];
+    assert!(!cluster.log(0).contains("backups of another cluster"));
+    // Whether its id is before or behind the other one's is left to chance.
+    for _ in 0..3 {
+        cluster.signal(0, Signal::Kill);
+        fs::remove_dir_all(cluster.data_dir(0)).unwrap();
+        let begun = cluster.log(0).len();
+        cluster.spawn(0);
+        let logged = |text| cluster.log(0)[begun..].contains(text);
+        until(
+            || logged("backups of another cluster lie where"),
+            "a warning",
+        )
+        .await;
+        until(|| logged("backup taken"), "its own backup").await;
+        let log = cluster.log(0).split_off(begun);
+        assert!(
+            lost.iter()
+                .any(|id| log.contains(&format!("ringfence-{id}-"))),
+            "{log}"
+        );
+        lost.push(cluster_id(&cluster));
+    }
+}
+
 async fn until_logged(cluster: &Cluster, text: &str) {
     until(|| cluster.log(0).contains(text), text).await;
 }

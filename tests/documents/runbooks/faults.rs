@@ -111,6 +111,13 @@ fn a_disk_is_full() {
     stage.until("its log says so", |stage| {
         stage.log(3).contains("RECOVERY.md#a-disk-is-full")
     });
+    let members = stage.ringfence(&["cluster", "members"]);
+    let lines = members.lines().filter(|line| line.contains("NO ROOM"));
+    let full: Vec<&str> = lines.collect();
+    assert!(
+        matches!(full[..], [line] if line.contains("n3")),
+        "{members}"
+    );
     let before = stage.grant();
     stage.run("A disk is full");
     assert!(stage.grant() > before);

@@ -402,7 +402,10 @@ type Member struct {
 	// 16 bytes, drawn when the node's directory was made.
 	Incarnation []byte `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Log index the leader knows it has; only the leader sends it.
-	MatchedIndex  uint64 `protobuf:"varint,8,opt,name=matched_index,json=matchedIndex,proto3" json:"matched_index,omitempty"`
+	MatchedIndex uint64 `protobuf:"varint,8,opt,name=matched_index,json=matchedIndex,proto3" json:"matched_index,omitempty"`
+	// What it says of itself. The leader sends it once it has heard the member; without a leader
+	// nobody does.
+	Condition     *MemberCondition `protobuf:"bytes,9,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +496,87 @@ func (x *Member) GetMatchedIndex() uint64 {
 	return 0
 }
 
+func (x *Member) GetCondition() *MemberCondition {
+	if x != nil {
+		return x.Condition
+	}
+	return nil
+}
+
+// What a member says of itself with the answer to the newest heartbeat.
+type MemberCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of its release.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The file system of its data directory has no room for more log.
+	NoRoom bool `protobuf:"varint,2,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
+	// How long the newest flush of its log to the disk took, in microseconds; 0 if it did none yet.
+	LastFsyncUs uint64 `protobuf:"varint,3,opt,name=last_fsync_us,json=lastFsyncUs,proto3" json:"last_fsync_us,omitempty"`
+	// How long ago the leader sent the newest message that the member answered: what stands above is
+	// as old as that, give or take a heartbeat.
+	AgeMs         uint64 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberCondition) Reset() {
+	*x = MemberCondition{}
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberCondition) ProtoMessage() {}
+
+func (x *MemberCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberCondition.ProtoReflect.Descriptor instead.
+func (*MemberCondition) Descriptor() ([]byte, []int) {
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MemberCondition) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *MemberCondition) GetNoRoom() bool {
+	if x != nil {
+		return x.NoRoom
+	}
+	return false
+}
+
+func (x *MemberCondition) GetLastFsyncUs() uint64 {
+	if x != nil {
+		return x.LastFsyncUs
+	}
+	return 0
+}
+
+func (x *MemberCondition) GetAgeMs() uint64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
 type ListMembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -501,7 +585,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[4]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +597,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[4]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +610,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 type ListMembersResponse struct {
@@ -541,7 +625,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[5]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +637,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[5]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +650,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -596,7 +680,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[6]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +692,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[6]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +705,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AddMemberRequest) GetName() string {
@@ -661,7 +745,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[7]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +757,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[7]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +770,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AddMemberResponse) GetNodeId() uint64 {
@@ -710,7 +794,7 @@ type PromoteMemberRequest struct {
 
 func (x *PromoteMemberRequest) Reset() {
 	*x = PromoteMemberRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[8]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +806,7 @@ func (x *PromoteMemberRequest) String() string {
 func (*PromoteMemberRequest) ProtoMessage() {}
 
 func (x *PromoteMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[8]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +819,7 @@ func (x *PromoteMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteMemberRequest.ProtoReflect.Descriptor instead.
 func (*PromoteMemberRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PromoteMemberRequest) GetNodeId() uint64 {
@@ -767,7 +851,7 @@ type PromoteMemberResponse struct {
 
 func (x *PromoteMemberResponse) Reset() {
 	*x = PromoteMemberResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[9]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +863,7 @@ func (x *PromoteMemberResponse) String() string {
 func (*PromoteMemberResponse) ProtoMessage() {}
 
 func (x *PromoteMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[9]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +876,7 @@ func (x *PromoteMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteMemberResponse.ProtoReflect.Descriptor instead.
 func (*PromoteMemberResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 type RemoveMemberRequest struct {
@@ -807,7 +891,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[10]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +903,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[10]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +916,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemoveMemberRequest) GetNodeId() uint64 {
@@ -857,7 +941,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[11]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +953,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[11]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +966,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 type TransferLeaderRequest struct {
@@ -895,7 +979,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[12]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +991,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[12]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1004,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TransferLeaderRequest) GetNodeId() uint64 {
@@ -939,7 +1023,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[13]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1035,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[13]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1048,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TransferLeaderResponse) GetLeaderId() uint64 {
@@ -990,7 +1074,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[14]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1086,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[14]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1099,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfigureRequest) GetSettings() *Settings {
@@ -1058,7 +1142,7 @@ type SettingsChange struct {
 
 func (x *SettingsChange) Reset() {
 	*x = SettingsChange{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[15]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1154,7 @@ func (x *SettingsChange) String() string {
 func (*SettingsChange) ProtoMessage() {}
 
 func (x *SettingsChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[15]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1167,7 @@ func (x *SettingsChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsChange.ProtoReflect.Descriptor instead.
 func (*SettingsChange) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SettingsChange) GetTtlMinMs() uint64 {
@@ -1151,7 +1235,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[16]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1247,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[16]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1260,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfigureResponse) GetSettingsIndex() uint64 {
@@ -1194,7 +1278,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1290,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1303,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 // A part of a backup. The first one says of what it is, the last one what it must have come to.
@@ -1242,7 +1326,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1338,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1351,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -1348,7 +1432,7 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"leases_max\x18\x06 \x01(\x04R\tleasesMax\x12!\n" +
 	"\fsessions_max\x18\a \x01(\x04R\vsessionsMax\x12:\n" +
-	"\x1alease_api_factor_per_mille\x18\b \x01(\rR\x16leaseApiFactorPerMille\"\xf4\x01\n" +
+	"\x1alease_api_factor_per_mille\x18\b \x01(\rR\x16leaseApiFactorPerMille\"\xb1\x02\n" +
 	"\x06Member\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x04R\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
@@ -1357,7 +1441,13 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\x05voter\x18\x05 \x01(\bR\x05voter\x12\x16\n" +
 	"\x06leader\x18\x06 \x01(\bR\x06leader\x12 \n" +
 	"\vincarnation\x18\a \x01(\fR\vincarnation\x12#\n" +
-	"\rmatched_index\x18\b \x01(\x04R\fmatchedIndex\"\x14\n" +
+	"\rmatched_index\x18\b \x01(\x04R\fmatchedIndex\x12;\n" +
+	"\tcondition\x18\t \x01(\v2\x1d.ringfence.v1.MemberConditionR\tcondition\"\x7f\n" +
+	"\x0fMemberCondition\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x17\n" +
+	"\ano_room\x18\x02 \x01(\bR\x06noRoom\x12\"\n" +
+	"\rlast_fsync_us\x18\x03 \x01(\x04R\vlastFsyncUs\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\x04R\x05ageMs\"\x14\n" +
 	"\x12ListMembersRequest\"a\n" +
 	"\x13ListMembersResponse\x12.\n" +
 	"\amembers\x18\x01 \x03(\v2\x14.ringfence.v1.MemberR\amembers\x12\x1a\n" +
@@ -1438,54 +1528,56 @@ func file_ringfence_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_ringfence_v1_cluster_proto_rawDescData
 }
 
-var file_ringfence_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_ringfence_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_ringfence_v1_cluster_proto_goTypes = []any{
 	(*StatusRequest)(nil),          // 0: ringfence.v1.StatusRequest
 	(*StatusResponse)(nil),         // 1: ringfence.v1.StatusResponse
 	(*Settings)(nil),               // 2: ringfence.v1.Settings
 	(*Member)(nil),                 // 3: ringfence.v1.Member
-	(*ListMembersRequest)(nil),     // 4: ringfence.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 5: ringfence.v1.ListMembersResponse
-	(*AddMemberRequest)(nil),       // 6: ringfence.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),      // 7: ringfence.v1.AddMemberResponse
-	(*PromoteMemberRequest)(nil),   // 8: ringfence.v1.PromoteMemberRequest
-	(*PromoteMemberResponse)(nil),  // 9: ringfence.v1.PromoteMemberResponse
-	(*RemoveMemberRequest)(nil),    // 10: ringfence.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),   // 11: ringfence.v1.RemoveMemberResponse
-	(*TransferLeaderRequest)(nil),  // 12: ringfence.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil), // 13: ringfence.v1.TransferLeaderResponse
-	(*ConfigureRequest)(nil),       // 14: ringfence.v1.ConfigureRequest
-	(*SettingsChange)(nil),         // 15: ringfence.v1.SettingsChange
-	(*ConfigureResponse)(nil),      // 16: ringfence.v1.ConfigureResponse
-	(*BackupRequest)(nil),          // 17: ringfence.v1.BackupRequest
-	(*BackupResponse)(nil),         // 18: ringfence.v1.BackupResponse
+	(*MemberCondition)(nil),        // 4: ringfence.v1.MemberCondition
+	(*ListMembersRequest)(nil),     // 5: ringfence.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 6: ringfence.v1.ListMembersResponse
+	(*AddMemberRequest)(nil),       // 7: ringfence.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),      // 8: ringfence.v1.AddMemberResponse
+	(*PromoteMemberRequest)(nil),   // 9: ringfence.v1.PromoteMemberRequest
+	(*PromoteMemberResponse)(nil),  // 10: ringfence.v1.PromoteMemberResponse
+	(*RemoveMemberRequest)(nil),    // 11: ringfence.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),   // 12: ringfence.v1.RemoveMemberResponse
+	(*TransferLeaderRequest)(nil),  // 13: ringfence.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil), // 14: ringfence.v1.TransferLeaderResponse
+	(*ConfigureRequest)(nil),       // 15: ringfence.v1.ConfigureRequest
+	(*SettingsChange)(nil),         // 16: ringfence.v1.SettingsChange
+	(*ConfigureResponse)(nil),      // 17: ringfence.v1.ConfigureResponse
+	(*BackupRequest)(nil),          // 18: ringfence.v1.BackupRequest
+	(*BackupResponse)(nil),         // 19: ringfence.v1.BackupResponse
 }
 var file_ringfence_v1_cluster_proto_depIdxs = []int32{
 	2,  // 0: ringfence.v1.StatusResponse.settings:type_name -> ringfence.v1.Settings
-	3,  // 1: ringfence.v1.ListMembersResponse.members:type_name -> ringfence.v1.Member
-	2,  // 2: ringfence.v1.ConfigureRequest.settings:type_name -> ringfence.v1.Settings
-	15, // 3: ringfence.v1.ConfigureRequest.change:type_name -> ringfence.v1.SettingsChange
-	0,  // 4: ringfence.v1.Cluster.Status:input_type -> ringfence.v1.StatusRequest
-	4,  // 5: ringfence.v1.Cluster.ListMembers:input_type -> ringfence.v1.ListMembersRequest
-	6,  // 6: ringfence.v1.Cluster.AddMember:input_type -> ringfence.v1.AddMemberRequest
-	8,  // 7: ringfence.v1.Cluster.PromoteMember:input_type -> ringfence.v1.PromoteMemberRequest
-	10, // 8: ringfence.v1.Cluster.RemoveMember:input_type -> ringfence.v1.RemoveMemberRequest
-	12, // 9: ringfence.v1.Cluster.TransferLeader:input_type -> ringfence.v1.TransferLeaderRequest
-	14, // 10: ringfence.v1.Cluster.Configure:input_type -> ringfence.v1.ConfigureRequest
-	17, // 11: ringfence.v1.Cluster.Backup:input_type -> ringfence.v1.BackupRequest
-	1,  // 12: ringfence.v1.Cluster.Status:output_type -> ringfence.v1.StatusResponse
-	5,  // 13: ringfence.v1.Cluster.ListMembers:output_type -> ringfence.v1.ListMembersResponse
-	7,  // 14: ringfence.v1.Cluster.AddMember:output_type -> ringfence.v1.AddMemberResponse
-	9,  // 15: ringfence.v1.Cluster.PromoteMember:output_type -> ringfence.v1.PromoteMemberResponse
-	11, // 16: ringfence.v1.Cluster.RemoveMember:output_type -> ringfence.v1.RemoveMemberResponse
-	13, // 17: ringfence.v1.Cluster.TransferLeader:output_type -> ringfence.v1.TransferLeaderResponse
-	16, // 18: ringfence.v1.Cluster.Configure:output_type -> ringfence.v1.ConfigureResponse
-	18, // 19: ringfence.v1.Cluster.Backup:output_type -> ringfence.v1.BackupResponse
-	12, // [12:20] is the sub-list for method output_type
-	4,  // [4:12] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	4,  // 1: ringfence.v1.Member.condition:type_name -> ringfence.v1.MemberCondition
+	3,  // 2: ringfence.v1.ListMembersResponse.members:type_name -> ringfence.v1.Member
+	2,  // 3: ringfence.v1.ConfigureRequest.settings:type_name -> ringfence.v1.Settings
+	16, // 4: ringfence.v1.ConfigureRequest.change:type_name -> ringfence.v1.SettingsChange
+	0,  // 5: ringfence.v1.Cluster.Status:input_type -> ringfence.v1.StatusRequest
+	5,  // 6: ringfence.v1.Cluster.ListMembers:input_type -> ringfence.v1.ListMembersRequest
+	7,  // 7: ringfence.v1.Cluster.AddMember:input_type -> ringfence.v1.AddMemberRequest
+	9,  // 8: ringfence.v1.Cluster.PromoteMember:input_type -> ringfence.v1.PromoteMemberRequest
+	11, // 9: ringfence.v1.Cluster.RemoveMember:input_type -> ringfence.v1.RemoveMemberRequest
+	13, // 10: ringfence.v1.Cluster.TransferLeader:input_type -> ringfence.v1.TransferLeaderRequest
+	15, // 11: ringfence.v1.Cluster.Configure:input_type -> ringfence.v1.ConfigureRequest
+	18, // 12: ringfence.v1.Cluster.Backup:input_type -> ringfence.v1.BackupRequest
+	1,  // 13: ringfence.v1.Cluster.Status:output_type -> ringfence.v1.StatusResponse
+	6,  // 14: ringfence.v1.Cluster.ListMembers:output_type -> ringfence.v1.ListMembersResponse
+	8,  // 15: ringfence.v1.Cluster.AddMember:output_type -> ringfence.v1.AddMemberResponse
+	10, // 16: ringfence.v1.Cluster.PromoteMember:output_type -> ringfence.v1.PromoteMemberResponse
+	12, // 17: ringfence.v1.Cluster.RemoveMember:output_type -> ringfence.v1.RemoveMemberResponse
+	14, // 18: ringfence.v1.Cluster.TransferLeader:output_type -> ringfence.v1.TransferLeaderResponse
+	17, // 19: ringfence.v1.Cluster.Configure:output_type -> ringfence.v1.ConfigureResponse
+	19, // 20: ringfence.v1.Cluster.Backup:output_type -> ringfence.v1.BackupResponse
+	13, // [13:21] is the sub-list for method output_type
+	5,  // [5:13] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_ringfence_v1_cluster_proto_init() }
@@ -1493,14 +1585,14 @@ func file_ringfence_v1_cluster_proto_init() {
 	if File_ringfence_v1_cluster_proto != nil {
 		return
 	}
-	file_ringfence_v1_cluster_proto_msgTypes[15].OneofWrappers = []any{}
+	file_ringfence_v1_cluster_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ringfence_v1_cluster_proto_rawDesc), len(file_ringfence_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,7 +29,7 @@ pub(crate) async fn begin(raft: &Raft, view: &View, to: u64) -> Result<u64, Memb
 pub(crate) async fn hand_over(leading: &LeaderTerm, to: u64) -> Result<u64, MembershipError> {
     let me = leading.node_id;
     let mut view = leading.members.view();
-    view.look_at_room(&leading.transport);
+    view.look_at_conditions(&leading.transport);
     if begin(leading.raft(), &view, to).await? == me {
         return Ok(me);
     }

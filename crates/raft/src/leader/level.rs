@@ -1,5 +1,6 @@
 //! The level: the newest version of log commands that every member knows, and what may be logged.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use ringfence_proto::record::{RECORD_VERSION, decode_command};
 
 use crate::leader::term::LeaderTerm;
 use crate::membership;
-use crate::types::type_config::StoredMembership;
+use crate::network::Condition;
+use crate::types::type_config::{Peer, StoredMembership};
 
 /// The first version of log commands with [`Command::RaiseLevel`].
 const LEVELS_FROM: u32 = 3;
@@ -73,10 +75,21 @@ impl LeaderTerm {
     /// What the other members have announced: the newest version of log commands that each knows,
     /// 0 if it was not heard yet.
     pub(crate) fn announced(&self) -> Vec<(u64, u32)> {
+        let conditions = self.conditions().into_iter();
+        let others = conditions.filter(|(id, _)| *id != self.node_id);
+        others
+            .map(|(id, condition)| (id, condition.records))
+            .collect()
+    }
+
+    /// What each member says of itself, this node included; see [`Condition::is_known`].
+    pub(crate) fn conditions(&self) -> BTreeMap<u64, Condition> {
         let membership = self.membership();
-        let others = membership.nodes().filter(|(id, _)| **id != self.node_id);
-        let known = others.map(|(id, peer)| (*id, self.transport.link(*id, peer).records()));
-        known.collect()
+        let of = |(id, peer): (&u64, &Arc<Peer>)| match *id {
+            id if id == self.node_id => (id, Condition::of(&self.log, self.peer_authenticated)),
+            id => (id, self.transport.link(id, peer).condition()),
+        };
+        membership.nodes().map(of).collect()
     }
 
     /// Whether every member's peer port, this node's included, admits peers alone.
@@ -85,12 +98,9 @@ impl LeaderTerm {
     /// The members whose port does not, or which have announced nothing to this leader yet, and what
     /// to do.
     pub(crate) fn peers_authenticated(&self) -> Result<(), String> {
-        let membership = self.membership();
-        let open = membership.nodes().filter(|(id, peer)| match **id {
-            id if id == self.node_id => !self.peer_authenticated,
-            id => !self.transport.link(id, peer).peer_auth(),
-        });
-        let open: Vec<String> = open.map(|(id, _)| self.called(*id)).collect();
+        let conditions = self.conditions().into_iter();
+        let open = conditions.filter(|(_, condition)| !condition.peer_auth);
+        let open: Vec<String> = open.map(|(id, _)| self.called(id)).collect();
         if open.is_empty() {
             return Ok(());
         }

@@ -172,12 +172,8 @@ impl Reconciler {
             view.level = machine.level();
             view.enforced = machine.access().mode() == Mode::Enforced;
         }
-        view.look_at_room(&self.leading.transport);
-        view.look_at_ports(&self.leading.transport);
+        view.look_at_conditions(&self.leading.transport);
         self.leading.members.note_room(view.lacks_room());
-        for (id, records) in self.leading.announced() {
-            view.sights.entry(id).or_default().records = records;
-        }
         view
     }
 

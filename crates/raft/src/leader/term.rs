@@ -193,7 +193,7 @@ impl LeaderTerm {
 
     fn who_lacks_room(&self) -> String {
         let mut view = self.members.view();
-        view.look_at_room(&self.transport);
+        view.look_at_conditions(&self.transport);
         let full: Vec<String> = view.full().into_iter().map(|id| view.called(id)).collect();
         format!(
             "no majority can do without nodes whose file systems have no room for more log ({}): \

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use ringfence_proto::raft as pb;
 
+use crate::network::Condition;
 use crate::store::state::Raft;
 use crate::types::codec;
 use crate::types::incarnation::Incarnation;
@@ -33,6 +35,10 @@ pub struct Member {
     pub leader: bool,
     /// The log index that it is known to have; only a leader knows.
     pub matched: Option<u64>,
+    /// What it says of itself, once a leader has heard it; only a leader knows.
+    pub condition: Option<Condition>,
+    /// How long ago the leader sent the newest message that it answered; only a leader knows.
+    pub heard: Option<Duration>,
 }
 
 /// The members as this node knows them.
@@ -54,6 +60,8 @@ pub(crate) fn members(raft: &Raft, leader: Option<u64>) -> Vec<Member> {
         voter: voters.contains(id),
         leader: leader == Some(*id),
         matched: matched(id),
+        condition: None,
+        heard: None,
     };
     membership.nodes().map(member).collect()
 }
@@ -70,6 +78,8 @@ pub(crate) fn member_to_pb(member: Member) -> pb::MemberState {
         voter: member.voter,
         leader: member.leader,
         matched: member.matched,
+        condition: member.condition.map(condition_to_pb),
+        heard_millis: member.heard.map(millis),
     }
 }
 
@@ -84,5 +94,31 @@ pub(crate) fn member_from_pb(state: pb::MemberState) -> Option<Member> {
         voter: state.voter,
         leader: state.leader,
         matched: state.matched,
+        condition: state.condition.map(condition_from_pb),
+        heard: state.heard_millis.map(Duration::from_millis),
     })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn condition_to_pb(condition: Condition) -> pb::Condition {
+    pb::Condition {
+        records: condition.records,
+        no_room: condition.no_room,
+        peer_auth: condition.peer_auth,
+        last_sync_micros: u64::try_from(condition.last_sync.as_micros()).unwrap_or(u64::MAX),
+        version: condition.version.to_string(),
+    }
+}
+
+fn condition_from_pb(condition: pb::Condition) -> Condition {
+    Condition {
+        records: condition.records,
+        no_room: condition.no_room,
+        peer_auth: condition.peer_auth,
+        last_sync: Duration::from_micros(condition.last_sync_micros),
+        version: condition.version.into(),
+    }
 }

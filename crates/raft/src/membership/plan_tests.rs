@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::membership::view::Sight;
+use crate::network::Condition;
 use crate::types::incarnation::Incarnation;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -27,9 +28,11 @@ fn view(voters: u64, learners: u64, dead: &[u64]) -> View {
         } else {
             Duration::from_millis(40)
         }),
-        records: 3,
-        no_room: false,
-        peer_auth: true,
+        condition: Condition {
+            records: 3,
+            peer_auth: true,
+            ..Condition::default()
+        },
     };
     View {
         me: 1,
@@ -252,7 +255,8 @@ fn leadership_goes_to_a_live_voter_with_the_log() {
 #[test]
 fn leadership_goes_to_a_voter_with_room_if_there_is_one() {
     let mut view = view(3, 0, &[]);
-    let full = |view: &mut View, id: u64| view.sights.get_mut(&id).unwrap().no_room = true;
+    let full =
+        |view: &mut View, id: u64| view.sights.get_mut(&id).unwrap().condition.no_room = true;
     view.sights.get_mut(&2).unwrap().matched = Some(4_900);
     full(&mut view, 3);
     assert_eq!(successor(&view, 0), Ok(2), "it is behind, and has room");
@@ -264,7 +268,7 @@ fn leadership_goes_to_a_voter_with_room_if_there_is_one() {
 fn the_others_can_lead_if_a_majority_without_the_leader_is_live_and_has_room() {
     let full = |mut view: View, ids: &[u64]| {
         for id in ids {
-            view.sights.get_mut(id).unwrap().no_room = true;
+            view.sights.get_mut(id).unwrap().condition.no_room = true;
         }
         view
     };
@@ -283,7 +287,7 @@ fn the_others_can_lead_if_a_majority_without_the_leader_is_live_and_has_room() {
 fn room_lacks_if_no_majority_of_live_voters_has_some() {
     let full = |mut view: View, ids: &[u64]| {
         for id in ids {
-            view.sights.get_mut(id).unwrap().no_room = true;
+            view.sights.get_mut(id).unwrap().condition.no_room = true;
         }
         view.lacks_room()
     };
@@ -302,7 +306,7 @@ fn room_lacks_if_no_majority_of_live_voters_has_some() {
 fn a_node_that_does_not_know_the_level_gets_no_vote_not_even_by_force() {
     for ask in [promote(70, None), forced(promote(70, None))] {
         let mut view = view(3, 1, &[]);
-        view.sights.get_mut(&70).unwrap().records = 2;
+        view.sights.get_mut(&70).unwrap().condition.records = 2;
         let Step::Wait(_) = next(&view, &ask, Duration::ZERO, false) else {
             panic!("it may announce more in a moment");
         };
@@ -319,7 +323,7 @@ fn a_node_that_does_not_know_the_level_gets_no_vote_not_even_by_force() {
 fn a_node_with_an_open_peer_port_gets_no_vote_while_rights_are_enforced() {
     for ask in [promote(70, None), forced(promote(70, None))] {
         let mut view = view(3, 1, &[]);
-        view.sights.get_mut(&70).unwrap().peer_auth = false;
+        view.sights.get_mut(&70).unwrap().condition.peer_auth = false;
         assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
         view.enforced = true;
         let Step::Wait(_) = next(&view, &ask, Duration::ZERO, false) else {
@@ -332,7 +336,7 @@ fn a_node_with_an_open_peer_port_gets_no_vote_while_rights_are_enforced() {
             why.contains("n70") && why.contains("--peer-tls-name"),
             "{why}"
         );
-        view.sights.get_mut(&70).unwrap().peer_auth = true;
+        view.sights.get_mut(&70).unwrap().condition.peer_auth = true;
         assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
     }
 }

@@ -189,6 +189,8 @@ mod tests {
             voter,
             leader: false,
             matched: None,
+            condition: None,
+            heard: None,
         }
     }
 

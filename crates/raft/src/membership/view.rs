@@ -9,7 +9,7 @@ use openraft::async_runtime::WatchReceiver;
 use ringfence_core::LEVEL_FIRST;
 use ringfence_planted::{Bug, planted};
 
-use crate::network::Transport;
+use crate::network::{Condition, Transport};
 use crate::store::state::Raft;
 use crate::types::type_config::{LogId, Peer};
 
@@ -23,12 +23,8 @@ pub(crate) struct Sight {
     pub(crate) matched: Option<u64>,
     /// How long ago the leader sent the newest message that it answered.
     pub(crate) heard: Option<Duration>,
-    /// The newest version of log commands that it has announced to this node, 0 if it was not heard.
-    pub(crate) records: u32,
-    /// Whether it has announced that it has no room for more log.
-    pub(crate) no_room: bool,
-    /// Whether it has announced that its peer port is authenticated.
-    pub(crate) peer_auth: bool,
+    /// What it has announced of itself.
+    pub(crate) condition: Condition,
 }
 
 /// The members at one moment.
@@ -100,29 +96,30 @@ impl View {
     }
 
     pub(crate) fn is_live(&self, id: u64) -> bool {
-        let heard = self.sights.get(&id).and_then(|sight| sight.heard);
-        id == self.me
-            || heard.is_some_and(|ago| ago <= self.live_within)
-            || planted(Bug::DeadMembersCounted)
+        let heard = self.heard(id);
+        heard.is_some_and(|ago| ago <= self.live_within) || planted(Bug::DeadMembersCounted)
     }
 
-    /// Fills in which members have announced that they have no room.
-    pub(crate) fn look_at_room(&mut self, transport: &Transport) {
-        for (id, peer) in self.peers.iter().filter(|(id, _)| **id != self.me) {
-            self.sights.entry(*id).or_default().no_room = transport.link(*id, peer).no_room();
+    /// How long ago the leader sent the newest message that a member answered, itself included.
+    pub(crate) fn heard(&self, id: u64) -> Option<Duration> {
+        if id == self.me {
+            return Some(Duration::ZERO);
         }
+        self.sights.get(&id).and_then(|sight| sight.heard)
     }
 
-    /// Fills in which members have announced that their peer ports are authenticated.
-    pub(crate) fn look_at_ports(&mut self, transport: &Transport) {
+    /// Fills in what the other members have announced of themselves.
+    pub(crate) fn look_at_conditions(&mut self, transport: &Transport) {
         for (id, peer) in self.peers.iter().filter(|(id, _)| **id != self.me) {
-            self.sights.entry(*id).or_default().peer_auth = transport.link(*id, peer).peer_auth();
+            self.sights.entry(*id).or_default().condition = transport.link(*id, peer).condition();
         }
     }
 
     /// Whether a member has room for more log, as far as this leader knows.
     pub(crate) fn has_room(&self, id: u64) -> bool {
-        self.sights.get(&id).is_none_or(|sight| !sight.no_room)
+        self.sights
+            .get(&id)
+            .is_none_or(|sight| !sight.condition.no_room)
     }
 
     /// Whether the voters could do without this leader: in each set of them a majority of others is
@@ -161,13 +158,17 @@ impl View {
     /// The newest version of log commands that a member knows, if the level is beyond it: it stops at
     /// the first command that it does not know.
     pub(crate) fn below_level(&self, id: u64) -> Option<u32> {
-        let known = self.sights.get(&id).map_or(0, |sight| sight.records);
+        let known = self
+            .sights
+            .get(&id)
+            .map_or(0, |sight| sight.condition.records);
         (id != self.me && self.level > LEVEL_FIRST && known < self.level).then_some(known)
     }
 
     /// Whether a member's peer port is not known to be authenticated although it has to be.
     pub(crate) fn has_open_port(&self, id: u64) -> bool {
-        let authenticated = self.sights.get(&id).is_some_and(|sight| sight.peer_auth);
+        let sight = self.sights.get(&id);
+        let authenticated = sight.is_some_and(|sight| sight.condition.peer_auth);
         self.enforced && id != self.me && !authenticated
     }
 

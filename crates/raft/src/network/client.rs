@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 use openraft::{RaftNetworkV2, Snapshot};
+use parking_lot::Mutex;
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_client::PeersClient;
 use ringfence_tls::Connector;
@@ -25,7 +26,8 @@ use tonic::{Code, Status, Streaming};
 
 use super::MESSAGE_BYTES_MAX;
 use super::coalesce::coalesce_commit_updates;
-use super::header::{self, Caller, Header};
+use super::condition::Condition;
+use super::header::{Caller, Header};
 use super::in_flight::InFlightTracker;
 use super::reversion::Watermark;
 use super::wire::Wire;
@@ -50,12 +52,8 @@ pub(crate) struct Link {
     control: PeersClient<Wire>,
     /// Snapshots and history: large transfers that nothing waits behind.
     bulk: PeersClient<Wire>,
-    /// See [`Link::records`].
-    records: AtomicU32,
-    /// See [`Link::no_room`].
-    no_room: AtomicBool,
-    /// See [`Link::peer_auth`].
-    peer_auth: AtomicBool,
+    /// See [`Link::condition`].
+    condition: Mutex<Condition>,
     /// Where this node keeps its files.
     files: Arc<dyn Fs>,
     /// What the peer has acknowledged to this node as its leader.
@@ -93,27 +91,16 @@ impl Link {
             log: open(),
             control: open(),
             bulk: open(),
-            records: AtomicU32::new(0),
-            no_room: AtomicBool::new(false),
-            peer_auth: AtomicBool::new(false),
+            condition: Mutex::default(),
             files,
             watermark,
         }
     }
 
-    /// The newest version of log commands that the peer has announced, 0 if it was not heard yet.
-    pub(crate) fn records(&self) -> u32 {
-        self.records.load(Ordering::Relaxed)
-    }
-
-    /// Whether the peer has announced that it has no room for more log.
-    pub(crate) fn no_room(&self) -> bool {
-        self.no_room.load(Ordering::Relaxed)
-    }
-
-    /// Whether the peer has announced that its peer port is authenticated.
-    pub(crate) fn peer_auth(&self) -> bool {
-        self.peer_auth.load(Ordering::Relaxed)
+    /// What the peer has announced of itself, with 0 as its version of log commands if it was not
+    /// heard yet.
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.lock().clone()
     }
 
     /// Opens the stream of calls for a leader.
@@ -175,14 +162,9 @@ impl PeerClient {
     ) -> Result<T, RPCError<TypeConfig>> {
         match tokio::time::timeout(limit, exchange).await {
             Ok(Ok(response)) => {
-                let announced = header::announced(response.metadata());
                 // Only some answers announce anything.
-                if announced > 0 {
-                    self.link.records.store(announced, Ordering::Relaxed);
-                    let no_room = header::announced_no_room(response.metadata());
-                    self.link.no_room.store(no_room, Ordering::Relaxed);
-                    let peer_auth = header::announced_peer_auth(response.metadata());
-                    self.link.peer_auth.store(peer_auth, Ordering::Relaxed);
+                if let Some(announced) = Condition::announced(response.metadata()) {
+                    *self.link.condition.lock() = announced;
                 }
                 Ok(response.into_inner())
             }

@@ -5,6 +5,8 @@ use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
+#[cfg(any(test, fuzzing))]
+use super::condition::Condition;
 use crate::store::identity::Seat;
 use crate::types::incarnation::Incarnation;
 use crate::types::type_config::Peer;
@@ -15,35 +17,6 @@ const TO: &str = "ringfence-to";
 /// The newest version of log commands that the sender knows. It goes with every call of a node,
 /// and with the answer to every heartbeat.
 const RECORDS: &str = "ringfence-records";
-
-/// Whether the sender has no room for more log; it goes with the answer to every heartbeat.
-const NO_ROOM: &str = "ringfence-no-room";
-
-/// Tells a leader whether this node has room for more log.
-pub(crate) fn announce_room(metadata: &mut MetadataMap, no_room: bool) {
-    metadata.insert(NO_ROOM, MetadataValue::from(u32::from(no_room)));
-}
-
-/// Whether the sender has announced that it has no room for more log. A release that announces
-/// nothing has some, as far as anybody knows.
-pub(crate) fn announced_no_room(metadata: &MetadataMap) -> bool {
-    metadata.get(NO_ROOM).is_some_and(|value| value == "1")
-}
-
-/// Whether the sender's peer port admits those alone who show a certificate with a name of peers; it
-/// goes with the answer to every heartbeat.
-const PEER_AUTH: &str = "ringfence-peer-auth";
-
-/// Tells a leader whether this node's peer port is authenticated.
-pub(crate) fn announce_peer_auth(metadata: &mut MetadataMap, authenticated: bool) {
-    metadata.insert(PEER_AUTH, MetadataValue::from(u32::from(authenticated)));
-}
-
-/// Whether the sender has announced an authenticated peer port. A release that announces nothing has
-/// none, as far as anybody knows.
-pub(crate) fn announced_peer_auth(metadata: &MetadataMap) -> bool {
-    metadata.get(PEER_AUTH).is_some_and(|value| value == "1")
-}
 
 /// Tells a peer which log commands this release knows.
 pub(crate) fn announce(metadata: &mut MetadataMap) {
@@ -129,8 +102,7 @@ pub(crate) fn check(metadata: &MetadataMap, me: &Caller) -> Result<Sender, Statu
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_any(metadata: &MetadataMap, me: &Caller) {
     announced(metadata);
-    announced_no_room(metadata);
-    announced_peer_auth(metadata);
+    Condition::announced(metadata);
     match check(metadata, me) {
         Ok(sender) => {
             let again = name(sender.node_id, sender.incarnation);
@@ -214,26 +186,6 @@ mod tests {
         let (a, b) = (caller(1, 1, 0xa1), caller(1, 2, 0xb2));
         assert_eq!(announced(&metadata(&a, &b)), RECORD_VERSION);
         assert_eq!(announced(&MetadataMap::new()), 0);
-    }
-
-    #[test]
-    fn a_lack_of_room_is_announced_and_taken_back() {
-        let mut metadata = MetadataMap::new();
-        assert!(!announced_no_room(&metadata), "nothing was said");
-        announce_room(&mut metadata, true);
-        assert!(announced_no_room(&metadata));
-        announce_room(&mut metadata, false);
-        assert!(!announced_no_room(&metadata));
-    }
-
-    #[test]
-    fn an_authenticated_peer_port_is_announced_and_taken_back() {
-        let mut metadata = MetadataMap::new();
-        assert!(!announced_peer_auth(&metadata), "nothing was said");
-        announce_peer_auth(&mut metadata, true);
-        assert!(announced_peer_auth(&metadata));
-        announce_peer_auth(&mut metadata, false);
-        assert!(!announced_peer_auth(&metadata));
     }
 
     #[test]

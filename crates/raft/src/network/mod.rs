@@ -2,6 +2,7 @@
 
 mod client;
 mod coalesce;
+mod condition;
 pub(crate) mod forward;
 pub(crate) mod header;
 mod in_flight;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) use client::{Link, PeerClient, connect};
+pub use condition::Condition;
 pub(crate) use header::Caller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use header::check_any as check_headers;

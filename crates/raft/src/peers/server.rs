@@ -25,6 +25,7 @@ use super::allowed::Refusals;
 use super::intake::Intake;
 use super::join::answer_join;
 use crate::bootstrap::forming;
+use crate::network::Condition;
 use crate::network::header::{self, Sender};
 use crate::peers::receive;
 use crate::platform::files::Through;
@@ -189,10 +190,9 @@ impl Peers for PeerService {
             self.inner.heard_leader();
         }
         let mut answer = Response::new(append_to_pb(answer));
-        header::announce(answer.metadata_mut());
-        header::announce_room(answer.metadata_mut(), running.log.no_room());
         let authenticated = self.inner.config.peer_authenticated();
-        header::announce_peer_auth(answer.metadata_mut(), authenticated);
+        let condition = Condition::of(&running.log, authenticated);
+        condition.announce(answer.metadata_mut());
         Ok(answer)
     }
 

@@ -42,6 +42,80 @@ async fn three() -> (Cluster, Node, Session) {
     (cluster, leader, session)
 }
 
+/// An operator sees it in one place, whichever node is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_knows_whose_disk_is_full_and_who_was_not_heard_for_how_long() {
+    let (mut cluster, leader, session) = three().await;
+    let full = cluster.a_follower().await;
+    fill(&cluster.disks[&full], true);
+    let follower = cluster.nodes[&full].clone();
+    within("a full follower", async {
+        for n in 1.. {
+            if follower.metrics().wal_no_room {
+                return;
+            }
+            propose(&leader, weighty(session, n)).await;
+        }
+    })
+    .await;
+    let names = [cluster.leader().await, full.clone()];
+    let gone = NAMES
+        .into_iter()
+        .find(|name| !names.contains(&(*name).to_owned()));
+    let gone = gone.unwrap();
+    cluster.crash(gone).await;
+
+    let silent = Duration::from_secs(1);
+    let members = within("what the leader knows", async {
+        loop {
+            let members = follower.members_of_leader().await.unwrap_or_default();
+            let lost = members.iter().find(|member| member.name == gone);
+            if lost.is_some_and(|lost| lost.heard > Some(silent)) {
+                return members;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    for member in members {
+        let known = member.condition.unwrap();
+        assert_eq!(
+            &*known.version,
+            env!("CARGO_PKG_VERSION"),
+            "{}",
+            member.name
+        );
+        assert_eq!(known.no_room, member.name == full, "{}", member.name);
+        assert_eq!(
+            member.heard > Some(silent),
+            member.name == gone,
+            "{}",
+            member.name
+        );
+        assert!(!known.last_sync.is_zero(), "{}", member.name);
+    }
+    assert!(
+        cluster.nodes[&full]
+            .members()
+            .iter()
+            .all(|member| member.condition.is_none())
+    );
+
+    fill(&cluster.disks[&full], false);
+    within("room again, and known", async {
+        loop {
+            let members = leader.members_of_leader().await.unwrap();
+            let full = members.iter().find(|member| member.name == full);
+            if full.is_some_and(|full| full.condition.as_ref().is_some_and(|known| !known.no_room))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
 /// Proposes until this leader says that it has no room.
 async fn fill_up(leader: &Node, session: Session) {
     within("a full disk", async {

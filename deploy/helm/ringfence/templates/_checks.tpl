@@ -27,6 +27,17 @@
 {{- else if and (or $clients.required $clients.principal) (not $clients.trustedSecretName) -}}
 {{- fail "tls.clients.required or principal is set and tls.clients.trustedSecretName is empty: name the Secret whose ca.crt signs the certificates of clients" -}}
 {{- end -}}
+{{- $fullname := include "ringfence.fullname" . -}}
+{{- range $port, $issuerRef := dict "peers" .Values.certManager.peersIssuerRef "clients" .Values.certManager.clientsIssuerRef -}}
+{{- $mode := ternary $peers.mode $clients.mode (eq $port "peers") -}}
+{{- if and (eq $mode "certManager") (not $issuerRef) (not $.Values.certManager.backToOwnCA) -}}
+{{- $name := printf "%s-%s" $fullname $port -}}
+{{- $live := lookup "cert-manager.io/v1" "Certificate" $.Release.Namespace $name -}}
+{{- if and $live (ne $live.spec.issuerRef.name $name) -}}
+{{- fail (printf "certManager.%sIssuerRef is empty, and the issuer %s signs the certificate %s now: a CA of the chart would sign again, which nodes and clients may not trust any more; name that issuer, or set certManager.backToOwnCA to true if all of them trust the chart's" $port $live.spec.issuerRef.name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.mirror.namespace (eq .Values.mirror.namespace (include "ringfence.floors" .)) -}}
 {{- fail (printf "mirror.namespace and the namespace of floors are both %q: accounts that write Leases there could lower floors; set mirror.floorsNamespace to another namespace" .Values.mirror.namespace) -}}
 {{- end -}}

@@ -1,10 +1,11 @@
 //! `ringfence cluster members`, and finding a member by its name.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ringfence_client::unstable;
 use ringfence_proto::v1::cluster_client::ClusterClient;
-use ringfence_proto::v1::{ListMembersRequest, ListMembersResponse, Member};
+use ringfence_proto::v1::{ListMembersRequest, ListMembersResponse, Member, MemberCondition};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -20,7 +21,9 @@ pub(crate) struct Members {}
 impl Members {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let members = list(context).await?;
-        let mut table = Table::new(&["NODE", "NAME", "ROLE", "CLIENT", "PEER", "MATCHED"]);
+        let mut table = Table::new(&[
+            "NODE", "NAME", "ROLE", "CLIENT", "PEER", "MATCHED", "VERSION", "DISK", "HEARD",
+        ]);
         for member in &members {
             let matched = (member.matched_index != 0).then_some(member.matched_index);
             table.row(vec![
@@ -30,6 +33,9 @@ impl Members {
                 member.client_address.clone(),
                 member.peer_address.clone(),
                 view::or_dash(matched),
+                view::or_dash(known(member).map(|known| &known.version)),
+                view::or_dash(known(member).map(disk)),
+                view::or_dash(known(member).map(heard)),
             ]);
         }
         let objects: Vec<Value> = members.iter().map(object).collect();
@@ -46,7 +52,25 @@ fn role(member: &Member) -> &'static str {
     }
 }
 
+/// What the leader has heard of a member, from a release that says so.
+fn known(member: &Member) -> Option<&MemberCondition> {
+    let known = member.condition.as_ref();
+    known.filter(|condition| !condition.version.is_empty())
+}
+
+fn disk(condition: &MemberCondition) -> String {
+    match condition.no_room {
+        true => "NO ROOM".to_owned(),
+        false => format!("fsync {:?}", Duration::from_micros(condition.last_fsync_us)),
+    }
+}
+
+fn heard(condition: &MemberCondition) -> String {
+    format!("{:?} ago", Duration::from_millis(condition.age_ms))
+}
+
 fn object(member: &Member) -> Value {
+    let known = known(member);
     json!({
         "node": member.node_id,
         "name": member.name,
@@ -55,6 +79,10 @@ fn object(member: &Member) -> Value {
         "peer_address": member.peer_address,
         "incarnation": view::hex(&member.incarnation),
         "index": (member.matched_index != 0).then_some(member.matched_index),
+        "version": known.map(|known| &known.version),
+        "no_room": known.map(|known| known.no_room),
+        "last_fsync_us": known.map(|known| known.last_fsync_us),
+        "heard_ms": known.map(|known| known.age_ms),
     })
 }
 

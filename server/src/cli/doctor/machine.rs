@@ -35,20 +35,16 @@ pub(super) fn findings(
     global: &Global,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let loaded = config.map(|path| {
-        let subject = path.display().to_string();
-        (subject, Config::load(ServeArgs::of_file(path)))
-    });
-    let config = match loaded {
+    let config = match settings(config) {
         None => None,
-        Some((path, Err(why))) => {
-            let finding = Finding::good("configuration", path, why.to_string());
-            let next = "correct the file: a node does not start with it";
+        Some((source, Err(why))) => {
+            let finding = Finding::good("configuration", source, why);
+            let next = "correct it: a node does not start with it";
             findings.push(finding.but(Verdict::Problem, next));
             None
         }
-        Some((path, Ok(config))) => {
-            findings.push(Finding::good("configuration", path, "it can be used"));
+        Some((source, Ok(config))) => {
+            findings.push(Finding::good("configuration", source, "it can be used"));
             Some(config)
         }
     };
@@ -63,6 +59,19 @@ pub(super) fn findings(
         }
     }
     findings
+}
+
+/// The settings of the node on this machine, and where they stand: in the file that is named, or in the
+/// variables of a Pod.
+fn settings(file: Option<PathBuf>) -> Option<(String, Result<Config, String>)> {
+    let (source, given) = match file {
+        Some(path) => (path.display().to_string(), Ok(ServeArgs::of_file(path))),
+        None => ("environment".to_owned(), ServeArgs::of_environment()?),
+    };
+    let config = given
+        .map_err(|why| why.to_string())
+        .and_then(|given| Config::load(given).map_err(|why| why.to_string()));
+    Some((source, config))
 }
 
 fn room(path: &Path) -> Finding {

@@ -20,15 +20,16 @@ pub(super) use cluster::{Answer, Said, ask_all};
 ///
 /// Every endpoint, and every member that these name, is asked separately: who answers, quorum, leader,
 /// lag, versions, clocks and ports. On the machine of a node, --data-dir adds its disk, and --config its
-/// certificates, its CAs and the keys of issuers, too. Nothing is changed; the disk is measured with a
-/// small file that is removed.
+/// certificates, its CAs and the keys of issuers, too; in the Pod of a node its variables say where these
+/// are. Nothing is changed; the disk is measured with a small file that is removed.
 ///
 /// The exit code is 1 if there is a problem, 0 if there are warnings at most, and 69 if no node
 /// answers.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence doctor --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420
-  ringfence doctor --config /etc/ringfence/ringfence.toml   # on the machine of a node")]
+  ringfence doctor --config /etc/ringfence/ringfence.toml   # on the machine of a node
+  kubectl exec ringfence-0 -- /ringfence doctor             # in its Pod")]
 pub(crate) struct Doctor {
     /// The configuration file of the node on this machine: its data directory, its certificates and
     /// CAs, and the keys of its issuers are looked at

@@ -1,4 +1,4 @@
-// The cluster: its members, how far each has come, and the disk of the node that serves the page.
+// The cluster: its members, how far each has come, their disks, and the node that serves the page.
 
 // As many entries may be on their way to a voter that has caught up.
 const CAUGHT_UP_WITHIN = 1000;
@@ -7,6 +7,21 @@ const lagOf = (cluster, member) => {
   if (member.matched_index === undefined) return null;
   return Math.max(0, cluster.last_log_index - member.matched_index);
 };
+
+// Heartbeats are answered many times a second.
+const HEARD_WITHIN_MS = 2000;
+
+function diskOf(condition) {
+  if (!condition) return "unknown";
+  if (condition.no_room) return "NO ROOM: it takes no entries";
+  if (condition.last_fsync_us === undefined) return "has room";
+  return `has room, fsync ${(condition.last_fsync_us / 1000).toFixed(1)} ms`;
+}
+
+function heardOf(condition) {
+  if (!condition) return "unknown";
+  return condition.age_ms < HEARD_WITHIN_MS ? "now" : `${span(condition.age_ms)} ago`;
+}
 
 function judge(cluster) {
   if (!cluster.cluster) return ["unknown", "Forming", "The cluster is not formed yet."];
@@ -19,6 +34,8 @@ function judge(cluster) {
   if (cluster.quiet_ms) return ["unknown", "Quiet time", `${led}; nothing is granted for ${span(cluster.quiet_ms)}.`];
   if (cluster.changing) return ["unknown", "Changing", `${led}; a change of the voters is under way.`];
   if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
+  const full = voters.filter((member) => member.condition?.no_room).map((member) => member.name);
+  if (full.length > 0) return ["unknown", "Disk full", `${led}; no room for more log at ${full.join(", ")}.`];
   if (lags.some((lag) => lag === null)) return ["good", "Serving", `${led}; only the leader knows how far the voters are.`];
   return ["good", "Serving", `${led}; ${voters.length === 1 ? "it is the only voter" : `all ${voters.length} voters have caught up`}.`];
 }
@@ -38,7 +55,7 @@ function silent(cluster) {
 const clusterView = {
   title: "Cluster",
   start(pane) {
-    this.members = table(["Node", "Role", "Name", "Clients", "Other nodes", "Entries behind the leader"], "Members");
+    this.members = table(["Node", "Role", "Name", "Version", "Entries behind the leader", "Disk", "Heard", "Clients", "Other nodes"], "Members");
     this.facts = el("div");
     this.disk = el("div");
     pane.append(el("h2", null, "Cluster"), this.facts, this.members.node, el("h2", null, "This node"), this.disk);
@@ -61,7 +78,10 @@ const clusterView = {
       (member) => {
         const lag = lagOf(cluster, member);
         const role = member.node === cluster.leader ? (cluster.silence ? "last leader" : "leader") : member.voter ? "voter" : "learner";
-        return [String(member.node), role, el("td", { class: "wide" }, member.name), member.client_address, member.peer_address, lag === null ? "unknown" : count(lag)];
+        const behind = lag === null ? "unknown" : count(lag);
+        const condition = member.condition;
+        const name = el("td", { class: "wide" }, member.name);
+        return [String(member.node), role, name, condition?.version ?? "unknown", behind, diskOf(condition), heardOf(condition), member.client_address, member.peer_address];
       },
     );
     const own = [

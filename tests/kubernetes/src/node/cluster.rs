@@ -9,15 +9,12 @@ use serde_json::Value;
 
 use crate::cli::{Charts, Site};
 use crate::kubectl::Kubectl;
-use crate::plane::{NODE, Plane};
+use crate::plane::Plane;
 use crate::program::{call, until};
+use crate::volumes;
 
 /// Long enough that nothing healthy reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
-/// Volumes that Pods can have: five members, some that are lost, and three of the last
-/// cluster; or three of each of the chart's three installations, and three of one that is restored.
-const VOLUMES: usize = 12;
-
 /// A member of the Ringfence cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -47,34 +44,8 @@ impl Cluster {
             folder: site.folder.clone(),
             charts: site.charts.clone(),
         };
-        own.offer_volumes()?;
+        volumes::offer(&own)?;
         Ok(own)
-    }
-
-    /// Directories that Pods can have as volumes, by a storage class that is the standard one.
-    fn offer_volumes(&self) -> Result<(), String> {
-        let mut text =
-            "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: local\n  \
-                        annotations: {storageclass.kubernetes.io/is-default-class: 'true'}\n\
-                        provisioner: kubernetes.io/no-provisioner\n\
-                        volumeBindingMode: WaitForFirstConsumer\n"
-                .to_owned();
-        for number in 0..VOLUMES {
-            let path = self.folder.join(format!("volumes/{number}"));
-            fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            text += &format!(
-                "---\napiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: volume-{number}}}\n\
-                 spec:\n  capacity: {{storage: 100Gi}}\n  accessModes: [ReadWriteOnce]\n  \
-                 persistentVolumeReclaimPolicy: Retain\n  storageClassName: local\n  \
-                 local: {{path: {}}}\n  nodeAffinity: {{required: {{nodeSelectorTerms: \
-                 [{{matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: [{NODE}]}}]}}]}}}}\n",
-                path.display()
-            );
-        }
-        let file = self.folder.join("volumes.yaml");
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let apply = format!("apply --filename={}", file.display());
-        self.kubectl.run(&apply).map(drop)
     }
 
     /// Where files of the run may be put.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cli::Site;
+use crate::clocked;
 use crate::inside::{ADDRESS, BRIDGE};
 use crate::outside::PLUGIN_FOLDERS;
 use crate::program::{Daemon, PATIENCE, call, find, until};
@@ -52,6 +53,7 @@ pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
                 let tag = format!("{ISSUERS_REGISTRY}/{program}:{ISSUERS_TAG}");
                 images.push(image(site, &charts.issuers.join(program), &tag)?);
             }
+            images.push(clocked::image(site)?);
         }
     }
     for image in images {

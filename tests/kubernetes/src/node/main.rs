@@ -11,6 +11,7 @@
 //! ```
 
 mod cli;
+mod clocked;
 mod cluster;
 mod containers;
 mod inside;
@@ -23,6 +24,7 @@ mod plane;
 mod program;
 mod say;
 mod story;
+mod volumes;
 mod writing;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 mod authorities;
 mod issued;
 mod restored;
+mod stuck;
 mod two;
 mod uninstalled;
 mod upgraded;
@@ -47,7 +48,7 @@ pub(super) fn tell(cluster: &Cluster, charts: &Charts, runtime: &Runtime) -> Res
         operator: Operator::of(cluster)?,
     };
     type Chapter = fn(&Stage<'_>) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 6] = [
+    let chapters: [(&str, Chapter); 7] = [
         (
             "two installations, by the document, serve side by side",
             two::side_by_side,
@@ -71,6 +72,10 @@ pub(super) fn tell(cluster: &Cluster, charts: &Charts, runtime: &Runtime) -> Res
         (
             "both CAs of that installation are replaced under load",
             authorities::replaced,
+        ),
+        (
+            "a full volume, a wrong clock and expired certificates, by the document",
+            stuck::by_the_document,
         ),
     ];
     for (claim, chapter) in chapters {
