@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use ringfence_access::CertificateKind;
 use serde::Deserialize;
 
@@ -19,25 +19,6 @@ pub(crate) struct ServeArgs {
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) given: Given,
-}
-
-impl ServeArgs {
-    /// A configuration file alone, without flags and variables.
-    pub(crate) fn of_file(path: PathBuf) -> Self {
-        let (config, given) = (Some(path), Given::default());
-        Self { config, given }
-    }
-
-    /// The variables of a node, as in its Pod; `None` if they do not name one.
-    pub(crate) fn of_environment() -> Option<Result<Self, clap::Error>> {
-        #[derive(Parser)]
-        struct Alone {
-            #[command(flatten)]
-            serve: ServeArgs,
-        }
-        std::env::var_os("RINGFENCE_NAME")?;
-        Some(Alone::try_parse_from(["serve"]).map(|alone| alone.serve))
-    }
 }
 
 /// How log lines look.

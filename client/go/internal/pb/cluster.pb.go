@@ -403,8 +403,7 @@ type Member struct {
 	Incarnation []byte `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Log index the leader knows it has; only the leader sends it.
 	MatchedIndex uint64 `protobuf:"varint,8,opt,name=matched_index,json=matchedIndex,proto3" json:"matched_index,omitempty"`
-	// What it says of itself. The leader sends it once it has heard the member; without a leader
-	// nobody does.
+	// What it says of itself. Only the leader sends it, once it has heard the member.
 	Condition     *MemberCondition `protobuf:"bytes,9,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

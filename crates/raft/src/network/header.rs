@@ -5,8 +5,6 @@ use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
-#[cfg(any(test, fuzzing))]
-use super::condition::Condition;
 use crate::store::identity::Seat;
 use crate::types::incarnation::Incarnation;
 use crate::types::type_config::Peer;
@@ -102,7 +100,6 @@ pub(crate) fn check(metadata: &MetadataMap, me: &Caller) -> Result<Sender, Statu
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_any(metadata: &MetadataMap, me: &Caller) {
     announced(metadata);
-    Condition::announced(metadata);
     match check(metadata, me) {
         Ok(sender) => {
             let again = name(sender.node_id, sender.incarnation);

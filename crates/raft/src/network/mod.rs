@@ -18,8 +18,6 @@ use std::sync::atomic::Ordering;
 pub(crate) use client::{Link, PeerClient, connect};
 pub use condition::Condition;
 pub(crate) use header::Caller;
-#[cfg(any(test, fuzzing))]
-pub(crate) use header::check_any as check_headers;
 pub use listen::listen;
 pub use serving::PEER_CONNECTIONS_MAX;
 pub(crate) use serving::bind;
@@ -131,4 +129,11 @@ impl openraft::RaftNetworkFactory<TypeConfig> for PeerNetwork {
     async fn new_snapshot_client(&mut self, target: u64, node: &Arc<Peer>) -> PeerClient {
         PeerClient::new(target, self.0.link(target, node), false)
     }
+}
+
+/// Any headers: see [`header::check_any`]. A condition is read out of them, or none.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_headers(metadata: &tonic::metadata::MetadataMap, me: &Caller) {
+    drop(Condition::announced(metadata));
+    header::check_any(metadata, me);
 }
