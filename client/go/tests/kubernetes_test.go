@@ -4,17 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,17 +17,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	clientgolock "k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	ringfence "ringfence.io/client/go"
 	"ringfence.io/client/go/k8s/resourcelock"
+	"ringfence.io/client/go/tests/internal/controlplane"
 )
 
 func TestAManagerThatWakesBehindItsSuccessorIsRefused(t *testing.T) {
 	plane := startControlPlane(t)
-	admin := plane.client(t, "admin-token")
+	admin := plane.Client(t, controlplane.AdminToken)
 	ctx := within(t, 3*time.Minute)
 	orders := admin.CoreV1().ConfigMaps("shop")
 	for _, name := range []string{"orders", "prices"} {
@@ -174,84 +166,17 @@ func TestTheLockKeepsClientGosRules(t *testing.T) {
 	}
 }
 
-// controlPlane is etcd and an API server.
-type controlPlane struct {
-	folder, binaries, address string
-}
-
-// assets finds the components: KUBEBUILDER_ASSETS, or what `cargo xtask kubernetes` has built.
-func assets(t *testing.T) string {
-	t.Helper()
-	if named := os.Getenv("KUBEBUILDER_ASSETS"); named != "" {
-		return named
-	}
-	cached := os.Getenv("RINGFENCE_KUBERNETES_CACHE")
-	if cached == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			without(t, err.Error())
-		}
-		cached = filepath.Join(cache, "ringfence", "kubernetes")
-	}
-	found, _ := filepath.Glob(filepath.Join(cached, "v*", "kube-apiserver")) // Only a wrong pattern is an error.
-	if len(found) == 0 {
-		without(t, "no Kubernetes: build it with cargo xtask kubernetes, or set KUBEBUILDER_ASSETS")
-	}
-	return filepath.Dir(found[len(found)-1])
-}
+// controlPlane is a Kubernetes with the policy of a fenced controller.
+type controlPlane struct{ *controlplane.Plane }
 
 func startControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	p := &controlPlane{folder: t.TempDir(), binaries: assets(t)}
-	write := func(name string, text []byte) string {
-		t.Helper()
-		path := filepath.Join(p.folder, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	if _, err := controlplane.Assets(); err != nil {
+		without(t, err.Error())
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signing := write("accounts.key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
-	checking := write("accounts.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
-	account := "system:serviceaccount:shop:controller"
-	tokens := write("tokens.csv", []byte("admin-token,admin,admin,\"system:masters\"\n"+
-		"account-token,"+account+","+account+",\"system:serviceaccounts,system:serviceaccounts:shop\"\n"))
-
-	ports := make([]int, 3)
-	for i := range ports {
-		if ports[i], err = freePort(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	etcd := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	p.start(t, "etcd", "--data-dir="+filepath.Join(p.folder, "etcd"), "--unsafe-no-fsync",
-		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
-	p.address = fmt.Sprintf("https://127.0.0.1:%d", ports[2])
-	p.start(t, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-		"--secure-port="+strconv.Itoa(ports[2]), "--cert-dir="+filepath.Join(p.folder, "certificates"),
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+checking,
-		"--service-account-signing-key-file="+signing, "--token-auth-file="+tokens, "--authorization-mode=RBAC",
-		"--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount")
-	admin := p.client(t, "admin-token")
-	eventually(t, 3*time.Minute, "the API server is ready", func() bool {
-		told, err := admin.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
-		return err == nil && string(told) == "ok"
-	})
-	p.kubectl(t, `
+	account := map[string]string{"system:serviceaccount:shop:controller": "account-token"}
+	p := &controlPlane{controlplane.Start(t, controlplane.Options{Accounts: account})}
+	p.Apply(t, `
 apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -277,9 +202,9 @@ subjects: [{kind: User, name: "system:serviceaccount:shop:controller"}]
 	if err != nil {
 		t.Fatal("ringfence kube policy:", err)
 	}
-	p.kubectl(t, string(manifests))
+	p.Apply(t, string(manifests))
 	// The policies are in force when what has no fence is refused.
-	unfenced := p.client(t, "account-token").CoreV1().ConfigMaps("shop")
+	unfenced := p.Client(t, "account-token").CoreV1().ConfigMaps("shop")
 	eventually(t, time.Minute, "an unfenced write is refused", func() bool {
 		object := &corev1.ConfigMap{}
 		object.Name = "unfenced"
@@ -287,50 +212,6 @@ subjects: [{kind: User, name: "system:serviceaccount:shop:controller"}]
 		return err != nil && strings.Contains(err.Error(), "ringfence: ")
 	})
 	return p
-}
-
-func (p *controlPlane) start(t *testing.T, name string, arguments ...string) {
-	t.Helper()
-	said, err := os.Create(filepath.Join(p.folder, name+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(filepath.Join(p.binaries, name), arguments...)
-	command.Stdout, command.Stderr = said, said
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		_ = said.Close()
-		if t.Failed() {
-			text, _ := os.ReadFile(said.Name())
-			t.Logf("%s:\n%s", name, text[max(0, len(text)-2000):])
-		}
-	})
-}
-
-func (p *controlPlane) client(t *testing.T, token string) *kubernetes.Clientset {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: p.address, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func (p *controlPlane) kubectl(t *testing.T, manifests string) {
-	t.Helper()
-	command := exec.Command(filepath.Join(p.binaries, "kubectl"), "--server", p.address, "--token", "admin-token",
-		"--insecure-skip-tls-verify", "apply", "--validate=ignore", "--filename", "-")
-	command.Stdin = strings.NewReader(manifests)
-	command.Env = append(os.Environ(), "HOME="+p.folder, "KUBECONFIG=/dev/null")
-	if told, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl: %v\n%s", err, told)
-	}
 }
 
 // managerProcess is a manager of its own.
@@ -347,7 +228,7 @@ func (p *controlPlane) startManager(t *testing.T, name string) *managerProcess {
 		t.Fatal(err)
 	}
 	m := &managerProcess{command: exec.Command(self), lines: make(chan string, 1000)}
-	settings := []string{name, sharedCluster(t).Endpoints[0], p.address, "account-token"}
+	settings := []string{name, sharedCluster(t).Endpoints[0], p.Address, "account-token"}
 	m.command.Env = append(os.Environ(), managerVariable+"="+strings.Join(settings, " "))
 	m.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said := &buffer{}

@@ -93,9 +93,15 @@ func (s *stage) elect(t *testing.T, identity string, with settings) *elector {
 	if with.pod == "" {
 		with.pod = s.name + "-" + identity
 	}
+	return s.electWith(t, identity, s.cluster.token(with.pod), with.release)
+}
+
+// electWith starts an elector with this token.
+func (s *stage) electWith(t *testing.T, identity, token string, release bool) *elector {
+	t.Helper()
 	e := &elector{identity: identity, link: newLink(s.cluster.hosts()...), began: make(chan time.Time, 10),
 		ended: make(chan struct{})}
-	le, err := newElector(s.cluster.config(e.link, s.cluster.token(with.pod)), s.name, identity, with.release, func(ctx context.Context) {
+	le, err := newElector(s.cluster.config(e.link, token), s.name, identity, release, func(ctx context.Context) {
 		s.enter(t, identity)
 		e.began <- time.Now()
 		<-ctx.Done()
@@ -104,6 +110,13 @@ func (s *stage) elect(t *testing.T, identity string, with settings) *elector {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.run(t, le)
+	return e
+}
+
+// run runs it until the test ends.
+func (e *elector) run(t *testing.T, le *leaderelection.LeaderElector) {
+	t.Helper()
 	var ctx context.Context
 	ctx, e.cancel = context.WithCancel(context.Background())
 	go func() {
@@ -115,7 +128,6 @@ func (s *stage) elect(t *testing.T, identity string, with settings) *elector {
 		e.link.cut()
 		<-e.ended
 	})
-	return e
 }
 
 // newElector is what programs do with client-go.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +16,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"ringfence.io/client/go/tests/internal/controlplane"
 )
 
 const (
@@ -30,7 +35,7 @@ const (
 	startsMax = 20
 )
 
-// usage is what a node has used so far.
+// usage is what a process has used so far.
 type usage struct {
 	processor time.Duration
 	memory    int // bytes, at present
@@ -38,9 +43,9 @@ type usage struct {
 	passed    int // bytes, to all files and sockets
 }
 
-func (n *node) usage(t *testing.T) usage {
+func usageOf(t *testing.T, command *exec.Cmd) usage {
 	t.Helper()
-	folder := fmt.Sprintf("/proc/%d/", n.command.Process.Pid)
+	folder := fmt.Sprintf("/proc/%d/", command.Process.Pid)
 	stat, err := os.ReadFile(folder + "stat")
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +86,50 @@ func lineOf(t *testing.T, path, key string) int {
 	return 0
 }
 
+// served is who serves the electors of TestLoad.
+type served struct {
+	hosts     []string
+	config    func(l *link, pod string) *rest.Config
+	processes map[string]*exec.Cmd
+}
+
+// byRingfence is three nodes.
+func byRingfence(t *testing.T) *served {
+	c, err := startCluster(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	s := &served{hosts: c.hosts(), processes: make(map[string]*exec.Cmd)}
+	s.config = func(l *link, pod string) *rest.Config { return c.config(l, c.token(pod)) }
+	for _, n := range c.nodes {
+		s.processes[n.name] = n.command
+	}
+	return s
+}
+
+// byKubernetes is an API server in front of three members of etcd. All electors are an administrator, whom it
+// does not keep waiting for the sake of others.
+func byKubernetes(t *testing.T) *served {
+	if _, err := controlplane.Assets(); err != nil {
+		without(t, err.Error())
+	}
+	plane := controlplane.Start(t, controlplane.Options{Members: 3})
+	plane.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+	s := &served{hosts: []string{strings.TrimPrefix(plane.Address, "https://")}, processes: plane.Processes}
+	s.config = func(l *link, _ string) *rest.Config {
+		config := plane.Config(controlplane.AdminToken)
+		config.Dial, config.QPS = l.dial, -1
+		return config
+	}
+	return s
+}
+
 // candidate runs an elector with client-go's standard durations.
-func (s *stage) candidate(t *testing.T, lease, pod string) *elector {
+func (s *served) candidate(t *testing.T, lease, pod string) *elector {
 	t.Helper()
-	e := &elector{identity: pod, link: newLink(s.cluster.hosts()...), began: make(chan time.Time, 1), ended: make(chan struct{})}
-	config := s.cluster.config(e.link, s.cluster.token(pod))
+	e := &elector{identity: pod, link: newLink(s.hosts...), began: make(chan time.Time, 1), ended: make(chan struct{})}
+	config := s.config(e.link, pod)
 	config.Timeout = 5 * time.Second // As in every controller manager.
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -105,34 +149,23 @@ func (s *stage) candidate(t *testing.T, lease, pod string) *elector {
 		t.Error(err)
 		return nil
 	}
-	var ctx context.Context
-	ctx, e.cancel = context.WithCancel(context.Background())
-	go func() {
-		defer close(e.ended)
-		le.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		e.cancel()
-		e.link.cut()
-		<-e.ended
-	})
+	e.run(t, le)
 	return e
 }
 
-// TestLoad measures what many electors cost, and how long a takeover takes. It fails if an elector that
-// is not disturbed loses its term.
+// TestLoad measures what many electors cost, and how long a takeover takes: of Ringfence, and of what
+// electors use otherwise. It fails if an elector that is not disturbed loses its term.
 func TestLoad(t *testing.T) {
 	text := os.Getenv(holdersVariable)
 	if text == "" {
 		t.Skip(holdersVariable + " is not set")
 	}
 	holders := number(t, text)
-	c, err := startCluster(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.stop)
-	s := newStage(t, c)
+	t.Run("ringfence", func(t *testing.T) { byRingfence(t).load(t, holders) })
+	t.Run("kubernetes", func(t *testing.T) { byKubernetes(t).load(t, holders) })
+}
+
+func (s *served) load(t *testing.T, holders int) {
 	leading := make([]*elector, holders)
 	var starts sync.WaitGroup
 	for first := range startsMax {
@@ -153,9 +186,9 @@ func TestLoad(t *testing.T) {
 		return
 	}
 
-	var before []usage
-	for _, n := range c.nodes {
-		before = append(before, n.usage(t))
+	before := make(map[string]usage)
+	for name, process := range s.processes {
+		before[name] = usageOf(t, process)
 	}
 	version := s.version(t)
 	began := time.Now()
@@ -163,12 +196,19 @@ func TestLoad(t *testing.T) {
 	took := time.Since(began)
 	renewals := s.version(t) - version
 	t.Logf("%d holders: %.0f renewals a second", holders, float64(renewals)/took.Seconds())
-	for i, n := range c.nodes {
-		after := n.usage(t)
-		t.Logf("%s: %.1f %% of a processor, %d MB, %d bytes to the disk and %d bytes in all a renewal", n.name,
-			100*(after.processor-before[i].processor).Seconds()/took.Seconds(), after.memory>>20,
-			(after.written-before[i].written)/renewals, (after.passed-before[i].passed)/renewals)
+	var all usage
+	for _, name := range slices.Sorted(maps.Keys(s.processes)) {
+		used := usageOf(t, s.processes[name])
+		used.processor -= before[name].processor
+		used.written -= before[name].written
+		used.passed -= before[name].passed
+		used.log(t, name, took, renewals)
+		all.processor += used.processor
+		all.memory += used.memory
+		all.written += used.written
+		all.passed += used.passed
 	}
+	all.log(t, "all", took, renewals)
 	for _, e := range leading {
 		select {
 		case <-e.ended:
@@ -179,10 +219,19 @@ func TestLoad(t *testing.T) {
 	s.takeovers(t, leading[:min(holders, takeoversMax)])
 }
 
+func (u usage) log(t *testing.T, name string, took time.Duration, renewals int) {
+	t.Logf("%s: %.1f %% of a processor, %d MB, %d bytes to the disk and %d bytes in all a renewal", name,
+		100*u.processor.Seconds()/took.Seconds(), u.memory>>20, u.written/renewals, u.passed/renewals)
+}
+
 // version is that of the newest change of any object.
-func (s *stage) version(t *testing.T) int {
+func (s *served) version(t *testing.T) int {
 	t.Helper()
-	list, err := s.looker.CoordinationV1().Leases("shop").List(within(t, time.Minute), metav1.ListOptions{Limit: 1})
+	looker, err := kubernetes.NewForConfig(s.config(newLink(s.hosts...), "looker"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := looker.CoordinationV1().Leases("shop").List(within(t, time.Minute), metav1.ListOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +239,7 @@ func (s *stage) version(t *testing.T) int {
 }
 
 // takeovers has holders die, and measures how long their successors take.
-func (s *stage) takeovers(t *testing.T, dying []*elector) {
+func (s *served) takeovers(t *testing.T, dying []*elector) {
 	var next []*elector
 	for i := range dying {
 		next = append(next, s.candidate(t, fmt.Sprintf("load-%d", i), fmt.Sprintf("load-%d-b", i)))

@@ -50,8 +50,8 @@ type cluster struct {
 	ca     []byte
 }
 
-// startCluster starts nodes and waits until one serves the Lease endpoint.
-func startCluster(size int) (*cluster, error) {
+// startCluster starts nodes with these further flags, and waits until one serves the Lease endpoint.
+func startCluster(size int, flags ...string) (*cluster, error) {
 	folder, err := os.MkdirTemp("", "ringfence-lease-")
 	if err != nil {
 		return nil, err
@@ -81,6 +81,7 @@ func startCluster(size int) (*cluster, error) {
 			"--listen-lease-api", n.host,
 			"--cert-file", filepath.Join(folder, "cert.pem"), "--key-file", filepath.Join(folder, "key.pem"),
 			"--jwt-issuer", "prod=" + issuer + ",audience=ringfence,jwks=" + filepath.Join(folder, "jwks.json") + ",kind=kubernetes"}
+		n.arguments = append(n.arguments, flags...)
 		c.nodes = append(c.nodes, n)
 	}
 	for _, n := range c.nodes {

@@ -1,7 +1,7 @@
 //! Three nodes.
 
 use ringfence_core::{Millis, Rejection, Secret};
-use ringfence_raft::{KeepAlive, Role};
+use ringfence_raft::{KeepAlive, Known, Role};
 
 use crate::harness::{Cluster, acquired, eventually, holder, open};
 
@@ -153,4 +153,26 @@ async fn two_of_three_go_on_after_the_leader_crashed_and_it_catches_up() {
         holder(&node, "meanwhile") == Some((session.id, token))
     })
     .await;
+}
+
+/// A watch that goes on at another node: the leader has shown it what the follower hears of with the next
+/// message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_behind_a_position_catches_up_before_it_judges_it() {
+    let cluster = Cluster::formed(&NAMES).await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let follower = cluster.nodes[&cluster.a_follower().await].clone();
+    let session = open(&leader, 1, Millis::from_secs(30)).await;
+    let mut behind = 0;
+    for n in 1..=50 {
+        acquired(&leader, session, n, &format!("lease/{n}")).await;
+        let at = leader.events().head();
+        behind += u32::from(follower.events().head().index < at.index);
+        assert_eq!(
+            follower.known(at, None).await.unwrap(),
+            Known::Yes,
+            "{at:?}"
+        );
+    }
+    assert!(behind > 0, "a follower that is never behind shows nothing");
 }
