@@ -81,7 +81,7 @@ func TestElectionsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 		if _, err := plane.Client(t, controlplane.AdminToken).CoreV1().Pods("shop").Get(within(t, 5*time.Second), "web-0", metav1.GetOptions{}); err == nil {
 			t.Fatal("the API server answers")
 		}
-		for i, s := range stages {
+		for i := range stages {
 			select {
 			case <-electors[i][leaders[i]].ended:
 				t.Fatalf("%s lost its term", electors[i][leaders[i]].identity)
@@ -89,6 +89,8 @@ func TestElectionsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 			}
 			electors[i][leaders[i]].die()
 			electors[i] = append(electors[i][:leaders[i]], electors[i][leaders[i]+1:]...)
+		}
+		for i, s := range stages {
 			leaders[i] = s.firstOf(t, electors[i], nextMax)
 			next := token(t, s.lease(t))
 			if next <= tokensBefore[i] {
