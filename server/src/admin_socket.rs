@@ -24,6 +24,11 @@ const PATH_BYTES_MAX: usize = 107;
 /// The pause after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Where the socket of the node with this data directory is.
+pub(crate) fn path(data_dir: &Path) -> PathBuf {
+    data_dir.join(NAME)
+}
+
 /// The socket of a node, which is removed with this.
 pub(crate) struct AdminSocket {
     listener: UnixListener,
@@ -33,7 +38,7 @@ pub(crate) struct AdminSocket {
 impl AdminSocket {
     /// Makes the socket, in the place of an old one. A node without one works all the same, so what is wrong is logged.
     pub(crate) fn bind(data_dir: &Path) -> Option<Self> {
-        let path = data_dir.join(NAME);
+        let path = path(data_dir);
         match Self::listen(&path) {
             Ok(listener) => Some(Self { listener, path }),
             Err(error) => {

@@ -22,7 +22,7 @@ use ringfence_services::since_epoch;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::bucket::{BucketUrl, Place};
+use crate::bucket::Place;
 use crate::config::Backups;
 use crate::duration;
 
@@ -48,7 +48,7 @@ pub(crate) async fn take(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut wait = LOOK_EVERY;
-    let mut looked = false;
+    let (mut begun, mut looked) = (false, false);
     let mut failures = 0;
     loop {
         let stopped = stopping.wait_for(|stopping| *stopping);
@@ -60,16 +60,14 @@ pub(crate) async fn take(
             continue;
         };
         if !looked {
-            let last = match look(&node, &config, cluster).await {
-                Ok(last) => {
-                    looked = true;
-                    last
-                }
-                Err(error) => {
-                    warn!(%error, "it is not known when the last backup was taken; one is taken now");
-                    None
-                }
-            };
+            looked = look_for_others(&node, &config, cluster).await;
+        }
+        if !begun {
+            begun = true;
+            let last = last_taken(&config, cluster).await.unwrap_or_else(|error| {
+                warn!(%error, "it is not known when the last backup was taken; one is taken now");
+                None
+            });
             figures.begun_with(last.map(|last| last.min(since_epoch())));
             let age = since_epoch().saturating_sub(last.unwrap_or_default());
             if age < config.every {
@@ -79,7 +77,7 @@ pub(crate) async fn take(
         }
         wait = match one(&node, &config).await {
             Ok((path, digest)) => {
-                (failures, looked) = (0, true);
+                failures = 0;
                 figures.succeeded(since_epoch());
                 info!(path, %digest, "backup taken, and its digest written to PATH.digest; keep the digest elsewhere, too");
                 config.every
@@ -97,35 +95,35 @@ pub(crate) async fn take(
     }
 }
 
-/// Looks at what is in the place: warns of backups of other clusters, and says when the newest one of this
-/// cluster was taken.
-async fn look(node: &Node, config: &Backups, cluster: ClusterId) -> io::Result<Option<Duration>> {
+/// Warns of backups of other clusters in the place: nodes of a cluster whose disks are lost form another one,
+/// which is empty, if they are just started again. Says whether it could be looked; if not, it is looked
+/// again before the next backup.
+async fn look_for_others(node: &Node, config: &Backups, cluster: ClusterId) -> bool {
     let mut own = node.read(|machine| machine.lineage().to_vec());
     own.push(cluster);
-    let (other, last) = match &config.place {
-        Place::Path(dir) => (
-            directory::newest_of_others(dir, &own)?,
-            directory::last_taken(dir, cluster, since_epoch() + AHEAD_MAX)?,
-        ),
+    let place = &config.place;
+    let other = match place {
+        Place::Path(dir) => directory::newest_of_others(dir, &own),
         Place::Bucket(url) => {
             let other = object::one_of_others(url, &own).await;
-            (
-                other.map_err(io::Error::other)?,
-                last_in(url, config, cluster).await?,
-            )
+            other.map_err(io::Error::other)
         }
     };
-    // Nodes of a cluster whose disks are lost form another one, which is empty, if they are just started
-    // again.
-    if let Some(other) = other {
-        let place = &config.place;
-        warn!(
-            %cluster, %place, backup = %other,
-            "backups of another cluster lie where this one's are written; if this cluster was formed in \
-             the place of that one, see deploy/RECOVERY.md#it-was-formed-without-the-backup"
-        );
+    match other {
+        Ok(None) => true,
+        Ok(Some(other)) => {
+            warn!(
+                %cluster, %place, backup = %other,
+                "backups of another cluster lie where this one's are written; if this cluster was formed \
+                 in the place of that one, see deploy/RECOVERY.md#it-was-formed-without-the-backup"
+            );
+            true
+        }
+        Err(error) => {
+            warn!(%error, %place, "it is not known whether backups of other clusters lie there; it is looked again before the next backup");
+            false
+        }
     }
-    Ok(last)
 }
 
 /// How long to wait after a failure that had so many right before it.
@@ -171,18 +169,19 @@ async fn one(node: &Node, config: &Backups) -> io::Result<(String, BackupDigest)
     }
 }
 
-/// When the newest backup of this cluster was taken, since the Unix epoch. One that is older than two
-/// intervals counts as none: both are overdue. A name from the future is none of this cluster's: it would
-/// keep the alarm silent for ever.
-async fn last_in(
-    url: &BucketUrl,
-    config: &Backups,
-    cluster: ClusterId,
-) -> io::Result<Option<Duration>> {
+/// When the newest backup of this cluster was taken, since the Unix epoch. A name from the future is none of
+/// this cluster's: it would keep the alarm silent for ever.
+async fn last_taken(config: &Backups, cluster: ClusterId) -> io::Result<Option<Duration>> {
     let now = since_epoch();
-    let times = now.saturating_sub(config.every * 2)..=now + AHEAD_MAX;
-    let found = object::last_taken(url, cluster, times).await;
-    found.map_err(io::Error::other)
+    match &config.place {
+        Place::Path(dir) => directory::last_taken(dir, cluster, now + AHEAD_MAX),
+        Place::Bucket(url) => {
+            // One that is older counts as none: both are overdue.
+            let times = now.saturating_sub(config.every * 2)..=now + AHEAD_MAX;
+            let found = object::last_taken(url, cluster, times).await;
+            found.map_err(io::Error::other)
+        }
+    }
 }
 
 #[cfg(test)]

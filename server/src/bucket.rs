@@ -24,7 +24,7 @@ mod store;
 mod upload;
 mod url;
 
-pub(crate) use self::download::{ReadError, first_names, names, read};
+pub(crate) use self::download::{ReadError, find_name, names, read};
 pub(crate) use self::error::{BucketError, Means};
 pub(crate) use self::place::Place;
 pub(crate) use self::upload::{Upload, put};

@@ -48,6 +48,7 @@ mod serve;
 mod served;
 mod signals;
 mod tcp_probes;
+mod unshown;
 
 use std::process::ExitCode;
 

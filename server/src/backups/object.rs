@@ -10,14 +10,12 @@ use ringfence_raft::write_backup;
 use tokio::sync::mpsc;
 
 use super::name::BackupName;
-use crate::bucket::{BucketError, BucketUrl, Upload, first_names, names, put};
+use crate::bucket::{BucketError, BucketUrl, Upload, find_name, names, put};
 
 /// How much of a backup is passed on at a time, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 /// How many pieces are ahead of the upload.
 const PIECES_AHEAD: usize = 2;
-/// How many names are looked at for one of a backup, where those of a cluster begin.
-const NAMES_LOOKED_AT: usize = 8;
 
 /// Writes one behind this URL.
 pub(super) async fn write(
@@ -79,19 +77,15 @@ pub(super) async fn last_taken(
     Ok(taken.filter(|time| times.contains(time)).max())
 }
 
-/// A backup of a cluster that is none of these. Names come in their order, so all of one cluster are
-/// passed over at once.
+/// A backup of a cluster that is none of these. All of one cluster are passed over at once, since stores
+/// list names in their order; one that does not (S3 Express) may hide some.
 pub(super) async fn one_of_others(
     url: &BucketUrl,
     own: &[ClusterId],
 ) -> Result<Option<BackupName>, BucketError> {
     let mut from = BackupName::first();
     for _ in 0..=own.len() {
-        let found = first_names(url, &from, NAMES_LOOKED_AT).await?;
-        let mut backups = found
-            .iter()
-            .filter_map(|name| BackupName::parse_either(name));
-        match backups.next() {
+        match find_name(url, &from, BackupName::parse_either).await? {
             Some(name) if own.contains(&name.cluster) => from = name.behind_its_cluster(),
             other => return Ok(other),
         }

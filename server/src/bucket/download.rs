@@ -71,31 +71,31 @@ pub(crate) async fn read(
 /// What the store refuses. [`Means::Failed`] if the list has more than [`LISTED_MAX`] objects, or is not
 /// there within [`LIST_MAX`].
 pub(crate) async fn names(url: &BucketUrl, from: &str) -> Result<Vec<String>, BucketError> {
-    let names = in_time(url, list(url, from, LISTED_MAX + 1)).await?;
-    if names.count > LISTED_MAX {
-        let why = format!("there are more than {LISTED_MAX} objects behind it");
-        return Err(BucketError::new(url, Means::Failed, why));
-    }
-    Ok(names.names)
+    let mut names = Vec::new();
+    let listing = look_through(url, from, |name| {
+        names.push(name.to_owned());
+        None::<()>
+    });
+    in_time(url, listing).await?;
+    Ok(names)
 }
 
-/// The first so many names behind a URL from this one on, under the rules of [`names`].
+/// What is found by the first name for which it is found, under the rules of [`names`].
 ///
 /// # Errors
-/// What the store refuses. [`Means::Failed`] if the list is not there within [`LIST_MAX`].
-pub(crate) async fn first_names(
+/// As [`names`], for the names up to that one.
+pub(crate) async fn find_name<T>(
     url: &BucketUrl,
     from: &str,
-    most: usize,
-) -> Result<Vec<String>, BucketError> {
-    let names = in_time(url, list(url, from, most)).await?;
-    Ok(names.names)
+    found: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, BucketError> {
+    in_time(url, look_through(url, from, found)).await
 }
 
-async fn in_time(
+async fn in_time<T>(
     url: &BucketUrl,
-    listing: impl Future<Output = Result<Listed, BucketError>>,
-) -> Result<Listed, BucketError> {
+    listing: impl Future<Output = Result<T, BucketError>>,
+) -> Result<T, BucketError> {
     let listed = tokio::time::timeout(LIST_MAX, listing).await;
     listed.unwrap_or_else(|_| {
         let why = format!("the list is not there after {LIST_MAX:?}");
@@ -103,30 +103,32 @@ async fn in_time(
     })
 }
 
-/// The beginning of a list.
-struct Listed {
-    names: Vec<String>,
-    /// How many objects it had, those without a name of ours included.
-    count: usize,
-}
-
-async fn list(url: &BucketUrl, from: &str, most: usize) -> Result<Listed, BucketError> {
+async fn look_through<T>(
+    url: &BucketUrl,
+    from: &str,
+    mut found: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, BucketError> {
     let error = |error| BucketError::of(url, Asked::Read, &error);
     let (store, prefix) = (open(url)?, url.key());
     let mut listed = store.list_with_offset(Some(prefix), url.join(from).key());
-    let (mut names, mut count) = (Vec::new(), 0);
-    while count < most
-        && let Some(object) = listed.next().await
-    {
+    let mut count = 0;
+    while let Some(object) = listed.next().await {
         let object = object.map_err(error)?;
         count += 1;
+        if count > LISTED_MAX {
+            let why = format!("there are more than {LISTED_MAX} objects behind it");
+            return Err(BucketError::new(url, Means::Failed, why));
+        }
         let name = object.location.prefix_match(prefix).and_then(|mut parts| {
             let name = parts.next()?;
             parts.next().is_none().then(|| name.as_ref().to_owned())
         });
-        names.extend(name.filter(|name| name.len() <= NAME_BYTES_MAX));
+        let name = name.filter(|name| name.len() <= NAME_BYTES_MAX);
+        if let Some(found) = name.and_then(|name| found(&name)) {
+            return Ok(Some(found));
+        }
     }
-    Ok(Listed { names, count })
+    Ok(None)
 }
 
 /// Passes the object on, until its end or that of its reader.

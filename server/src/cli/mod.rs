@@ -29,6 +29,7 @@ mod log;
 mod man;
 mod nodes;
 mod output;
+mod own_node;
 mod parse;
 mod recover;
 mod session;
@@ -191,7 +192,10 @@ pub(crate) enum ClientCommand {
 
 /// Runs `command` and says how the process ends.
 pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
-    if let Err(failure) = global.check_endpoints() {
+    let checked = global
+        .check_endpoints()
+        .and_then(|()| global.tls.check_paths());
+    if let Err(failure) = checked {
         return failure.report(global.json);
     }
     let done = match command {

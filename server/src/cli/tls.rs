@@ -13,6 +13,7 @@ use tonic::transport::Endpoint;
 use tonic::{Response, Status};
 
 use super::{Failure, Global};
+use crate::unshown::{is_content, shown};
 
 /// Whom a command trusts, and what it shows.
 #[derive(Args, Clone, Debug, Default)]
@@ -62,9 +63,17 @@ pub(crate) struct TlsArgs {
         help_heading = "Global options"
     )]
     token_file: Option<PathBuf>,
+    /// See [`TlsArgs::encrypt`].
+    #[arg(skip)]
+    encrypted: bool,
 }
 
 impl TlsArgs {
+    /// Connects with TLS, also if nothing was said of it: the servers are known to have it.
+    pub(super) fn encrypt(&mut self) {
+        self.encrypted = true;
+    }
+
     /// Whether anything was said of TLS.
     pub(super) fn given(&self) -> bool {
         let Self {
@@ -73,6 +82,7 @@ impl TlsArgs {
             key,
             server_name,
             token_file: _,
+            encrypted: _,
         } = self;
         cacert.is_some() || cert.is_some() || key.is_some() || server_name.is_some()
     }
@@ -85,6 +95,30 @@ impl TlsArgs {
     /// The file with the CAs that sign the certificates of servers, if one was named.
     pub(super) fn authority_file(&self) -> Option<&Path> {
         self.cacert.as_deref()
+    }
+
+    /// Refuses the content of a file in the place of its path: messages repeat paths.
+    ///
+    /// # Errors
+    /// Which flag has it.
+    pub(super) fn check_paths(&self) -> Result<(), Failure> {
+        let paths = [
+            ("--cacert", &self.cacert),
+            ("--cert", &self.cert),
+            ("--key", &self.key),
+            ("--token-file", &self.token_file),
+        ];
+        for (flag, path) in paths {
+            let Some(path) = path.as_ref().filter(|path| !path.exists()) else {
+                continue;
+            };
+            let offered = path.to_string_lossy();
+            if is_content(&offered) {
+                let why = format!("{flag} is {}", shown(&offered));
+                return Err(Failure::usage(why).hint("name a file with it"));
+            }
+        }
+        Ok(())
     }
 
     /// The token of --token-file, if it was given.
@@ -193,7 +227,7 @@ impl TlsArgs {
             let channel = endpoint.connect_timeout(limit).connect().await?;
             return Ok(Node::at(credential.on(channel)));
         }
-        let encrypted = self.given() || address.starts_with("https://");
+        let encrypted = self.given() || self.encrypted || address.starts_with("https://");
         let host = address.rsplit("://").next().unwrap_or(address);
         let endpoint = Endpoint::from_shared(format!("http://{host}"));
         let endpoint = endpoint.map_err(|error| root_cause(&error))?;

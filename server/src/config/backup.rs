@@ -10,6 +10,7 @@ use super::duration;
 use super::given::Given;
 use super::range::in_range;
 use crate::bucket::{Place, UrlError};
+use crate::unshown::is_content;
 
 /// How often a node may take a backup, in milliseconds: a minute to a week.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 60_000..=7 * 24 * 3_600_000;
@@ -99,6 +100,14 @@ pub(super) fn restore(given: &Given, mode: Mode) -> Result<Option<Restore>, Conf
         ];
         return none_without("--restore FILE, which they belong to", alone);
     };
+    if is_content(&file.to_string_lossy()) {
+        let offered = file.display().to_string();
+        return Err(ConfigError::value(
+            "restore",
+            offered,
+            "the path of a backup, or its URL",
+        ));
+    }
     let place = Place::of_one(&file).map_err(|why| no_bucket("restore", &file, &why))?;
     let shown = place.to_string();
     let Some(digest) = &given.digest else {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::unshown::shown;
+
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
@@ -47,7 +49,7 @@ pub(crate) enum ConfigError {
         why: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {source}; check --config", path.display())]
+    #[error("cannot read the configuration file {}: {source}; check --config", shown(&path.to_string_lossy()))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -79,29 +81,6 @@ impl ConfigError {
     }
 }
 
-/// What was offered. The content of a file in the place of its path is not repeated: it may be a private
-/// key, or a secret.
-fn shown(offered: &str) -> String {
-    let is_text = offered.contains(['\n', '\r']) || offered.contains("-----BEGIN");
-    match is_text || offered.split(',').any(may_be_secret) {
-        true => format!(
-            "a text of {} bytes, the content of a file perhaps",
-            offered.len()
-        ),
-        false => format!("`{offered}`"),
-    }
-}
-
-/// Whether a word has the form of random bytes in hexadecimal or base64, and not that of a path.
-fn may_be_secret(word: &str) -> bool {
-    const BYTES_MIN: usize = 32;
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    word.len() >= BYTES_MIN
-        && !word.starts_with('/')
-        && word.bytes().all(is_part)
-        && word.bytes().any(|byte| byte.is_ascii_digit())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,15 +90,24 @@ mod tests {
         for content in [
             "-----BEGIN PRIVATE KEY-----hunter2",
             "hunter2\nhunter2\n",
-            "hunter2000112233445566778899aabbccddeeff",
+            "Hunter2000112233445566778899aabbccddeeff",
             "n1.secret,HuNtEr+/hunter2hunter2hunter2hunter2hunter2=",
+            "HuNtEr-_hunter2hunter2hunter2hunter2hunter2",
+            "rft_5_hunter2",
+            "eyJhbGci.hunter2.hunter2",
+            "/iaWc53hunter2hunter2hunter2hunter2hunterD8=",
         ] {
             let allowed = "a path".to_owned();
             let said = ConfigError::value("key-file", content, allowed).to_string();
             let size = format!("--key-file is a text of {} bytes", content.len());
             assert!(said.starts_with(&size), "{said}");
-            assert!(!said.contains("hunter2"), "{said}");
+            assert!(!said.to_lowercase().contains("hunter2"), "{said}");
         }
+        let source = std::io::Error::other("none");
+        let secret = "00112233445566778899aabbccddeeff";
+        let path = PathBuf::from(secret);
+        let said = ConfigError::Unreadable { path, source }.to_string();
+        assert!(!said.contains(secret), "{said}");
         let path = "/etc/ringfence/0123456789abcdef0123456789abcdef";
         let said = ConfigError::value("key-file", path, "a key".to_owned()).to_string();
         assert!(said.contains(path), "{said}");

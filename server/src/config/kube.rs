@@ -6,6 +6,7 @@ use ringfence_kube::{FLOORS, InvalidNaming, Naming, PREFIX};
 
 use super::{ConfigError, Given};
 use crate::leave::Ordinal;
+use crate::unshown::is_content;
 
 /// How leases are mirrored.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,14 @@ pub(super) fn kubeconfig(given: &Given) -> Result<Option<PathBuf>, ConfigError> 
                            nothing is asked of Kubernetes";
             let offered = path.display().to_string();
             Err(ConfigError::value("kubeconfig", offered, allowed))
+        }
+        Some(path) if is_content(&path.to_string_lossy()) => {
+            let offered = path.display().to_string();
+            Err(ConfigError::value(
+                "kubeconfig",
+                offered,
+                "the path of a kubeconfig file",
+            ))
         }
         given => Ok(given.clone()),
     }

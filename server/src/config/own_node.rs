@@ -5,23 +5,38 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use super::ServeArgs;
-use super::given::Given;
+
+/// Variables that name a node, or what it serves with: others may be there for a command.
+const NAMING: [&str; 10] = [
+    "RINGFENCE_NAME",
+    "RINGFENCE_INITIAL_CLUSTER",
+    "RINGFENCE_JOIN",
+    "RINGFENCE_LISTEN_CLIENT",
+    "RINGFENCE_ACCESS",
+    "RINGFENCE_CERT_FILE",
+    "RINGFENCE_PEER_CERT_FILE",
+    "RINGFENCE_HTTP_CERT_FILE",
+    "RINGFENCE_CLUSTER_SECRET_FILE",
+    "RINGFENCE_JWT_ISSUER",
+];
 
 impl ServeArgs {
-    /// A configuration file alone, without flags and variables.
-    pub(crate) fn of_file(path: PathBuf) -> Self {
-        let (config, given) = (Some(path), Given::default());
-        Self { config, given }
-    }
-
-    /// The variables of a node, as in its Pod; `None` if they do not name one.
-    pub(crate) fn of_environment() -> Option<Result<Self, clap::Error>> {
+    /// What `serve` would take here: this configuration file, and the variables, which win over it.
+    /// `None` if there is no file, and no variable names a node.
+    pub(crate) fn here(file: Option<PathBuf>) -> Option<Result<Self, clap::Error>> {
         #[derive(Parser)]
         struct Alone {
             #[command(flatten)]
             serve: ServeArgs,
         }
-        std::env::var_os("RINGFENCE_NAME")?;
-        Some(Alone::try_parse_from(["serve"]).map(|alone| alone.serve))
+        let is_given = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if file.is_none() && !NAMING.iter().any(|name| is_given(&name)) {
+            return None;
+        }
+        let parsed = Alone::try_parse_from(["serve"]).map(|alone| alone.serve);
+        Some(parsed.map(|given| Self {
+            config: file,
+            ..given
+        }))
     }
 }

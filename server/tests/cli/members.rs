@@ -198,5 +198,9 @@ fn the_members_are_shown_with_their_versions_and_disks_and_when_they_were_heard(
         "{here}"
     );
     assert!(lost.contains(" ago") || lost.contains("unknown"), "{lost}");
+    // One more that fails would stop the cluster, and an idle one lacks no entry.
+    browser.until("document.getElementById('verdict').textContent === 'Degraded'");
+    let reason = browser.text("document.getElementById('reason').textContent");
+    assert!(reason.contains(gone.as_str().unwrap()), "{reason}");
     picture(&mut browser, "console-members.png");
 }

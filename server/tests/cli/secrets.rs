@@ -262,3 +262,32 @@ fn a_malformed_handle_is_refused_without_its_secret() {
     }
     refused(&run(&["session", "get", &format!("0.{secret}")]), "0.… (");
 }
+
+/// The mistake that ends in the logs of a pipeline.
+#[test]
+fn a_secret_in_the_place_of_its_file_is_not_repeated() {
+    let random = "0123456789abcdefABCDEF0123456789abcdefABCDEF0123456789abcdefABCD";
+    let kubeconfig = "apiVersion: v1\nusers: [{user: {token: hunter2}}]\n";
+    let cases: [&[&str]; 7] = [
+        &["lease", "list", "--token-file", "rft_5_hunter2hunter2"],
+        &["doctor", "--token-file", "eyJhbGciOiJ.hunter2.hunter2"],
+        &["lease", "list", "--cacert", random],
+        &["lease", "list", "--key", random, "--cert", "n1.pem"],
+        &["serve", "--kube-pods", "--kubeconfig", kubeconfig],
+        &["serve", "--restore", random, "--digest", random],
+        &["serve", "--config", random],
+    ];
+    for case in cases {
+        let said: Said = ringfence().args(case).output().unwrap().into();
+        assert_ne!(said.code, Some(0), "{case:?}");
+        let all = format!("{}{}", said.out, said.err);
+        assert!(!all.contains("hunter2") && !all.contains(random), "{all}");
+        assert!(all.contains("content of a file perhaps"), "{all}");
+    }
+    let said: Said = ringfence()
+        .args(["lease", "list", "--token-file", "no/such.token"])
+        .output()
+        .unwrap()
+        .into();
+    assert!(said.err.contains("no/such.token"), "{said:?}");
+}

@@ -509,10 +509,10 @@ type MemberCondition struct {
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The file system of its data directory has no room for more log.
 	NoRoom bool `protobuf:"varint,2,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
-	// How long the newest flush of its log to the disk took, in microseconds; 0 if it did none yet.
+	// How long the newest flush of its log to the disk took that has ended, in microseconds; 0 if none
+	// has. One that hangs is not seen here.
 	LastFsyncUs uint64 `protobuf:"varint,3,opt,name=last_fsync_us,json=lastFsyncUs,proto3" json:"last_fsync_us,omitempty"`
-	// How long ago the leader sent the newest message that the member answered: what stands above is
-	// as old as that, give or take a heartbeat.
+	// How long ago the leader sent the heartbeat that the member answered with this.
 	AgeMs         uint64 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -75,21 +75,26 @@ impl LeaderTerm {
     /// What the other members have announced: the newest version of log commands that each knows,
     /// 0 if it was not heard yet.
     pub(crate) fn announced(&self) -> Vec<(u64, u32)> {
-        let conditions = self.conditions().into_iter();
-        let others = conditions.filter(|(id, _)| *id != self.node_id);
-        others
-            .map(|(id, condition)| (id, condition.records))
-            .collect()
+        let membership = self.membership();
+        let others = membership.nodes().filter(|(id, _)| **id != self.node_id);
+        let known = |(id, peer): (&u64, &Arc<Peer>)| {
+            let condition = self.transport.link(*id, peer).condition();
+            (*id, condition.records)
+        };
+        others.map(known).collect()
     }
 
-    /// What each member says of itself, this node included; see [`Condition::is_known`].
-    pub(crate) fn conditions(&self) -> BTreeMap<u64, Condition> {
+    /// What each member says of itself that was heard, this node included, and how long ago that was.
+    pub(crate) fn conditions(&self) -> BTreeMap<u64, (Condition, Duration)> {
         let membership = self.membership();
         let of = |(id, peer): (&u64, &Arc<Peer>)| match *id {
-            id if id == self.node_id => (id, Condition::of(&self.log, self.peer_authenticated)),
-            id => (id, self.transport.link(id, peer).condition()),
+            id if id == self.node_id => {
+                let own = Condition::of(&self.log, self.peer_authenticated);
+                Some((id, (own, Duration::ZERO)))
+            }
+            id => Some((id, self.transport.link(id, peer).condition_and_age()?)),
         };
-        membership.nodes().map(of).collect()
+        membership.nodes().filter_map(of).collect()
     }
 
     /// Whether every member's peer port, this node's included, admits peers alone.
@@ -98,9 +103,12 @@ impl LeaderTerm {
     /// The members whose port does not, or which have announced nothing to this leader yet, and what
     /// to do.
     pub(crate) fn peers_authenticated(&self) -> Result<(), String> {
-        let conditions = self.conditions().into_iter();
-        let open = conditions.filter(|(_, condition)| !condition.peer_auth);
-        let open: Vec<String> = open.map(|(id, _)| self.called(id)).collect();
+        let membership = self.membership();
+        let open = membership.nodes().filter(|(id, peer)| match **id {
+            id if id == self.node_id => !self.peer_authenticated,
+            id => !self.transport.link(id, peer).condition().peer_auth,
+        });
+        let open: Vec<String> = open.map(|(id, _)| self.called(*id)).collect();
         if open.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use ringfence_proto::raft as pb;
 
-use crate::network::Condition;
+use crate::network::{Condition, version_of};
 use crate::store::state::Raft;
 use crate::types::codec;
 use crate::types::incarnation::Incarnation;
@@ -37,7 +37,7 @@ pub struct Member {
     pub matched: Option<u64>,
     /// What it says of itself, once a leader has heard it; only a leader knows.
     pub condition: Option<Condition>,
-    /// How long ago the leader sent the newest message that it answered; only a leader knows.
+    /// How long ago the leader sent the message that it answered with this; only a leader knows.
     pub heard: Option<Duration>,
 }
 
@@ -119,6 +119,6 @@ fn condition_from_pb(condition: pb::Condition) -> Condition {
         no_room: condition.no_room,
         peer_auth: condition.peer_auth,
         last_sync: Duration::from_micros(condition.last_sync_micros),
-        version: condition.version.into(),
+        version: version_of(&condition.version),
     }
 }

@@ -17,7 +17,6 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 use openraft::{RaftNetworkV2, Snapshot};
-use parking_lot::Mutex;
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_client::PeersClient;
 use ringfence_tls::Connector;
@@ -26,11 +25,12 @@ use tonic::{Code, Status, Streaming};
 
 use super::MESSAGE_BYTES_MAX;
 use super::coalesce::coalesce_commit_updates;
-use super::condition::Condition;
+use super::condition::{Condition, Heard};
 use super::header::{Caller, Header};
 use super::in_flight::InFlightTracker;
 use super::reversion::Watermark;
 use super::wire::Wire;
+use crate::platform::clock;
 use crate::platform::files::Through;
 use crate::platform::place;
 use crate::platform::runtime;
@@ -53,7 +53,7 @@ pub(crate) struct Link {
     /// Snapshots and history: large transfers that nothing waits behind.
     bulk: PeersClient<Wire>,
     /// See [`Link::condition`].
-    condition: Mutex<Condition>,
+    heard: Heard,
     /// Where this node keeps its files.
     files: Arc<dyn Fs>,
     /// What the peer has acknowledged to this node as its leader.
@@ -91,7 +91,7 @@ impl Link {
             log: open(),
             control: open(),
             bulk: open(),
-            condition: Mutex::default(),
+            heard: Heard::default(),
             files,
             watermark,
         }
@@ -100,7 +100,13 @@ impl Link {
     /// What the peer has announced of itself, with 0 as its version of log commands if it was not
     /// heard yet.
     pub(crate) fn condition(&self) -> Condition {
-        self.condition.lock().clone()
+        self.condition_and_age()
+            .map_or_else(Condition::default, |(condition, _)| condition)
+    }
+
+    /// The same once it was heard, and how long ago the message was sent that it answered with this.
+    pub(crate) fn condition_and_age(&self) -> Option<(Condition, Duration)> {
+        self.heard.newest(clock::since_boot())
     }
 
     /// Opens the stream of calls for a leader.
@@ -160,11 +166,12 @@ impl PeerClient {
         limit: Duration,
         exchange: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, RPCError<TypeConfig>> {
+        let sent = clock::since_boot();
         match tokio::time::timeout(limit, exchange).await {
             Ok(Ok(response)) => {
                 // Only some answers announce anything.
                 if let Some(announced) = Condition::announced(response.metadata()) {
-                    *self.link.condition.lock() = announced;
+                    self.link.heard.note(announced, sent);
                 }
                 Ok(response.into_inner())
             }

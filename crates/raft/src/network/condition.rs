@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
@@ -27,7 +28,7 @@ pub struct Condition {
     pub no_room: bool,
     /// Whether its peer port admits those alone who show a certificate with a name of peers.
     pub peer_auth: bool,
-    /// How long the newest flush of its log to the disk took.
+    /// How long the newest flush of its log to the disk took that has ended.
     pub last_sync: Duration,
     /// The version of its release: 64 visible characters at most.
     pub version: Arc<str>,
@@ -36,7 +37,10 @@ pub struct Condition {
 impl Condition {
     /// That of the node with this log, and with an authenticated peer port or not.
     pub(crate) fn of(log: &LogStore, peer_auth: bool) -> Self {
-        let last_sync = Duration::from_micros(log.wal_stats().last_sync_micros);
+        let stats = log.wal_stats();
+        // One of less than a microsecond is one.
+        let micros = stats.last_sync_micros.max(u64::from(stats.syncs > 0));
+        let last_sync = Duration::from_micros(micros);
         Self::own(log.no_room(), peer_auth, last_sync)
     }
 
@@ -48,11 +52,6 @@ impl Condition {
             last_sync,
             version: env!("CARGO_PKG_VERSION").into(),
         }
-    }
-
-    /// Whether the member was heard: every one knows some log commands.
-    pub(crate) fn is_known(&self) -> bool {
-        self.records > 0
     }
 
     /// Lets an answer carry it.
@@ -72,15 +71,40 @@ impl Condition {
         let text = |key: &str| metadata.get(key).and_then(|value| value.to_str().ok());
         let is = |key: &str| text(key) == Some("1");
         let micros = text(SYNC_MICROS).and_then(|micros| micros.parse().ok());
-        let version = text(VERSION).filter(|version| is_version(version));
         let condition = Self {
             records: header::announced(metadata),
             no_room: is(NO_ROOM),
             peer_auth: is(PEER_AUTH),
             last_sync: Duration::from_micros(micros.unwrap_or(0)),
-            version: version.unwrap_or_default().into(),
+            version: version_of(text(VERSION).unwrap_or_default()),
         };
-        condition.is_known().then_some(condition)
+        // Every release knows some log commands.
+        (condition.records > 0).then_some(condition)
+    }
+}
+
+/// What a peer has said of itself last.
+#[derive(Debug, Default)]
+pub(super) struct Heard(Mutex<Option<(Condition, Duration)>>);
+
+impl Heard {
+    /// Notes what the answer to a message says that was sent then.
+    pub(super) fn note(&self, condition: Condition, sent: Duration) {
+        *self.0.lock() = Some((condition, sent));
+    }
+
+    /// It, and how long ago the message was sent that it answers.
+    pub(super) fn newest(&self, now: Duration) -> Option<(Condition, Duration)> {
+        let heard = self.0.lock().clone();
+        heard.map(|(condition, sent)| (condition, now.saturating_sub(sent)))
+    }
+}
+
+/// What another party calls a version, or nothing if it cannot be one.
+pub(crate) fn version_of(text: &str) -> Arc<str> {
+    match is_version(text) {
+        true => text.into(),
+        false => Arc::default(),
     }
 }
 
@@ -123,6 +147,21 @@ mod tests {
             ..Condition::default()
         };
         assert_eq!(Condition::announced(&metadata), Some(known));
+    }
+
+    /// Whatever else is heard of the peer meanwhile.
+    #[test]
+    fn a_condition_is_as_old_as_the_message_that_it_answers() {
+        let heard = Heard::default();
+        let at = Duration::from_secs;
+        assert_eq!(heard.newest(at(10)), None);
+        let full = Condition::own(true, false, Duration::ZERO);
+        heard.note(full.clone(), at(7));
+        assert_eq!(heard.newest(at(10)), Some((full.clone(), at(3))));
+        assert_eq!(heard.newest(at(3_600)), Some((full, at(3_593))));
+        let well = Condition::own(false, false, Duration::ZERO);
+        heard.note(well.clone(), at(3_600));
+        assert_eq!(heard.newest(at(3_600)), Some((well, Duration::ZERO)));
     }
 
     #[test]

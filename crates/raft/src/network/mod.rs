@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use client::{Link, PeerClient, connect};
 pub use condition::Condition;
+pub(crate) use condition::version_of;
 pub(crate) use header::Caller;
 pub use listen::listen;
 pub use serving::PEER_CONNECTIONS_MAX;

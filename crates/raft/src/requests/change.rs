@@ -16,7 +16,6 @@ use crate::leader::term::{LeaderTerm, Route};
 use crate::membership::error::{MembershipError, RETRY_AFTER_MILLIS};
 use crate::membership::list::{member_to_pb, members};
 use crate::membership::wish::Request;
-use crate::network::Condition;
 use crate::network::forward::{CallBody, Failed};
 use crate::platform::clock;
 use crate::types::codec;
@@ -121,11 +120,9 @@ pub(crate) async fn change_as_leader(
     let leader = route.borrow().leader();
     let mut members = members(leading.raft(), leader);
     let mut conditions = leading.conditions();
-    let view = leading.members.view();
     for member in &mut members {
-        let condition = conditions.remove(&member.node_id);
-        member.condition = condition.filter(Condition::is_known);
-        member.heard = view.heard(member.node_id);
+        let known = conditions.remove(&member.node_id);
+        (member.condition, member.heard) = known.unzip();
     }
     let members = members.into_iter().map(member_to_pb).collect();
     Ok(pb::MembersChanged {

@@ -33,7 +33,7 @@
 {{- if and (eq $mode "certManager") (not $issuerRef) (not $.Values.certManager.backToOwnCA) -}}
 {{- $name := printf "%s-%s" $fullname $port -}}
 {{- $live := lookup "cert-manager.io/v1" "Certificate" $.Release.Namespace $name -}}
-{{- if and $live (ne $live.spec.issuerRef.name $name) -}}
+{{- if and $live (or (ne $live.spec.issuerRef.name $name) (ne (default "Issuer" $live.spec.issuerRef.kind) "Issuer") (ne (default "cert-manager.io" $live.spec.issuerRef.group) "cert-manager.io")) -}}
 {{- fail (printf "certManager.%sIssuerRef is empty, and the issuer %s signs the certificate %s now: a CA of the chart would sign again, which nodes and clients may not trust any more; name that issuer, or set certManager.backToOwnCA to true if all of them trust the chart's" $port $live.spec.issuerRef.name $name) -}}
 {{- end -}}
 {{- end -}}

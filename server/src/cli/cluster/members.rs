@@ -33,9 +33,9 @@ impl Members {
                 member.client_address.clone(),
                 member.peer_address.clone(),
                 view::or_dash(matched),
-                view::or_dash(known(member).map(|known| &known.version)),
-                view::or_dash(known(member).map(disk)),
-                view::or_dash(known(member).map(heard)),
+                view::or_dash(version(member)),
+                view::or_dash(member.condition.as_ref().and_then(disk)),
+                view::or_dash(member.condition.as_ref().map(heard)),
             ]);
         }
         let objects: Vec<Value> = members.iter().map(object).collect();
@@ -52,16 +52,18 @@ fn role(member: &Member) -> &'static str {
     }
 }
 
-/// What the leader has heard of a member, from a release that says so.
-fn known(member: &Member) -> Option<&MemberCondition> {
-    let known = member.condition.as_ref();
-    known.filter(|condition| !condition.version.is_empty())
+/// Older releases do not say theirs.
+fn version(member: &Member) -> Option<&String> {
+    let version = &member.condition.as_ref()?.version;
+    Some(version).filter(|version| !version.is_empty())
 }
 
-fn disk(condition: &MemberCondition) -> String {
-    match condition.no_room {
-        true => "NO ROOM".to_owned(),
-        false => format!("fsync {:?}", Duration::from_micros(condition.last_fsync_us)),
+/// Nothing of a release that says no more than that it has room.
+fn disk(condition: &MemberCondition) -> Option<String> {
+    match (condition.no_room, condition.last_fsync_us) {
+        (true, _) => Some("NO ROOM".to_owned()),
+        (false, 0) => None,
+        (false, micros) => Some(format!("fsync {:?}", Duration::from_micros(micros))),
     }
 }
 
@@ -70,7 +72,7 @@ fn heard(condition: &MemberCondition) -> String {
 }
 
 fn object(member: &Member) -> Value {
-    let known = known(member);
+    let known = member.condition.as_ref();
     json!({
         "node": member.node_id,
         "name": member.name,
@@ -79,7 +81,7 @@ fn object(member: &Member) -> Value {
         "peer_address": member.peer_address,
         "incarnation": view::hex(&member.incarnation),
         "index": (member.matched_index != 0).then_some(member.matched_index),
-        "version": known.map(|known| &known.version),
+        "version": version(member),
         "no_room": known.map(|known| known.no_room),
         "last_fsync_us": known.map(|known| known.last_fsync_us),
         "heard_ms": known.map(|known| known.age_ms),

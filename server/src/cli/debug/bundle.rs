@@ -17,8 +17,8 @@ use super::archive::Archive;
 use super::redact::Redactor;
 use crate::cli::doctor::{Answer, ask_all, look};
 use crate::cli::output::Output;
+use crate::cli::own_node::OwnNode;
 use crate::cli::{Failure, Global, cluster, exit};
-use crate::config::{Config, ServeArgs};
 
 /// The most bytes of one file in the bundle. Of a longer log the end is taken.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -133,12 +133,12 @@ impl Bundle {
             .as_deref()
             .map_or_else(|| Err("name the file with --config".to_owned()), text);
         contents.add("config.toml", of_config, Redactor::configuration);
+        let own = OwnNode::of(self.config, self.data_dir);
+        let global = &own.asked(global);
         let answers = ask_all(global).await;
         contents.add_objects("status.jsonl", answers.iter().map(status));
 
-        let args = self.config.clone().map(ServeArgs::of_file);
-        let config = args.and_then(|args| Config::load(args).ok());
-        let found = look(&answers, self.config.clone(), self.data_dir.clone(), global).await;
+        let found = look(&answers, &own, global).await;
         contents.add_objects("doctor.jsonl", found.iter().map(|finding| finding.object()));
         let of_log = self
             .log
@@ -146,7 +146,7 @@ impl Bundle {
             .map_or_else(|| Err("name the file with --log".to_owned()), text);
         contents.add_text("log.txt", of_log);
 
-        let listen = config.as_ref().filter(|config| config.http_tls.is_none());
+        let listen = own.config().filter(|config| config.http_tls.is_none());
         let address = self.http.or(listen.map(|config| here(config.listen_http)));
         let metrics = match address {
             Some(address) => metrics(address, global).await,
@@ -155,8 +155,7 @@ impl Bundle {
         contents.add("metrics.txt", metrics, |redactor, text| {
             redactor.figures(text)
         });
-        let data_dir = self.data_dir.or(config.map(|config| config.data_dir));
-        let listed = data_dir.map_or_else(
+        let listed = own.data_dir.map_or_else(
             || Err("name the directory with --data-dir".to_owned()),
             |path| list(&path),
         );

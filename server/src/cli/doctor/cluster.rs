@@ -13,6 +13,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::machine::NO_ROOM;
 use super::{Finding, Verdict};
 use crate::cli::tls::Silence;
 use crate::cli::{Global, view};
@@ -143,6 +144,7 @@ pub(super) async fn findings(answers: &[Answer], global: &Global) -> Vec<Finding
     findings.push(quorum(&voters));
     findings.push(leader(&said, &voters));
     findings.extend(said.iter().filter_map(|said| ready(said)));
+    findings.extend(full_disks(knows));
     findings.extend(lag(knows));
     findings.extend(versions(&said));
     let ports = knows.members.iter().map(|member| port(member, global));
@@ -286,6 +288,15 @@ fn leader(said: &[&Said], voters: &Voters) -> Finding {
              others",
         ),
     }
+}
+
+/// The members whose disks have no room, as the leader has heard of them.
+fn full_disks(knows: &Said) -> impl Iterator<Item = Finding> {
+    let is_full = |member: &&Member| member.condition.as_ref().is_some_and(|known| known.no_room);
+    knows.members.iter().filter(is_full).map(|member| {
+        let found = Finding::good("disk room", &member.name, "no room for more log");
+        found.but(Verdict::Problem, NO_ROOM)
+    })
 }
 
 /// Whether a node can serve, as its `/readyz` says; `None` of one without a health service.

@@ -1,14 +1,14 @@
 //! The machine of a node: its configuration and its disk.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use ringfence_raft::since_boot;
 
 use super::{Finding, Verdict, certificates};
 use crate::cli::Global;
-use crate::config::{Config, ServeArgs};
+use crate::cli::own_node::OwnNode;
 
 /// How often the disk is asked to make a page durable.
 const SYNCS: usize = 20;
@@ -24,34 +24,32 @@ const ROOM_LEAST: u64 = 256 << 20;
 const ROOM_GOOD: u64 = 2 << 30;
 
 /// What to do about a disk that is full, or soon is.
-const NO_ROOM: &str = "remove what is not the node's, as the file that is kept for this, or give the node a \
+pub(super) const NO_ROOM: &str = "remove what is not the node's, as the file that is kept for this, or give the node a \
                        larger disk; never remove a file in its data directory: see \
                        deploy/RECOVERY.md#a-disk-is-full";
 
 /// What this machine shows.
-pub(super) fn findings(
-    config: Option<PathBuf>,
-    data_dir: Option<PathBuf>,
-    global: &Global,
-) -> Vec<Finding> {
+pub(super) fn findings(own: &OwnNode, global: &Global) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let config = match settings(config) {
-        None => None,
-        Some((source, Err(why))) => {
-            let finding = Finding::good("configuration", source, why);
-            let next = "correct it: a node does not start with it";
-            findings.push(finding.but(Verdict::Problem, next));
-            None
-        }
-        Some((source, Ok(config))) => {
-            findings.push(Finding::good("configuration", source, "it can be used"));
-            Some(config)
-        }
-    };
-    findings.extend(certificates::findings(config.as_ref(), global));
-    let data_dir = data_dir.or(config.map(|config| config.data_dir));
-    match data_dir {
-        Some(path) => findings.extend([room(&path), syncs(&path)]),
+    if let Some((source, config)) = &own.settings {
+        let finding = match config {
+            Ok(_) => Finding::good("configuration", source, "it can be used"),
+            Err(why) if own.is_file => {
+                let next = "correct it: a node does not start with it";
+                Finding::good("configuration", source, why).but(Verdict::Problem, next)
+            }
+            // Flags of its process may say more.
+            Err(why) => {
+                let next = "look at the flags and the log of the node: with these variables alone it does \
+                            not start";
+                Finding::good("configuration", source, why).but(Verdict::Warning, next)
+            }
+        };
+        findings.push(finding);
+    }
+    findings.extend(certificates::findings(own.config(), global));
+    match &own.data_dir {
+        Some(path) => findings.extend([room(path), syncs(path)]),
         None => {
             let finding = Finding::good("disk", "this machine", "not looked at");
             let next = "run it with --config or --data-dir on the machine of each node";
@@ -59,19 +57,6 @@ pub(super) fn findings(
         }
     }
     findings
-}
-
-/// The settings of the node on this machine, and where they stand: in the file that is named, or in the
-/// variables of a Pod.
-fn settings(file: Option<PathBuf>) -> Option<(String, Result<Config, String>)> {
-    let (source, given) = match file {
-        Some(path) => (path.display().to_string(), Ok(ServeArgs::of_file(path))),
-        None => ("environment".to_owned(), ServeArgs::of_environment()?),
-    };
-    let config = given
-        .map_err(|why| why.to_string())
-        .and_then(|given| Config::load(given).map_err(|why| why.to_string()));
-    Some((source, config))
 }
 
 fn room(path: &Path) -> Finding {

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::output::{Output, Table};
+use super::own_node::OwnNode;
 use super::visible::visible;
 use super::{Failure, Global, exit};
 
@@ -21,7 +22,8 @@ pub(super) use cluster::{Answer, Said, ask_all};
 /// Every endpoint, and every member that these name, is asked separately: who answers, quorum, leader,
 /// lag, versions, clocks and ports. On the machine of a node, --data-dir adds its disk, and --config its
 /// certificates, its CAs and the keys of issuers, too; in the Pod of a node its variables say where these
-/// are. Nothing is changed; the disk is measured with a small file that is removed.
+/// are. Without --endpoints it then asks over the node's own socket. Nothing is changed; the disk is
+/// measured with a small file that is removed.
 ///
 /// The exit code is 1 if there is a problem, 0 if there are warnings at most, and 69 if no node
 /// answers.
@@ -107,23 +109,20 @@ impl Finding {
 }
 
 /// Everything that is found, out of these answers and on this machine.
-pub(super) async fn look(
-    answers: &[Answer],
-    config: Option<PathBuf>,
-    data_dir: Option<PathBuf>,
-    global: &Global,
-) -> Vec<Finding> {
+pub(super) async fn look(answers: &[Answer], own: &OwnNode, global: &Global) -> Vec<Finding> {
     let mut findings = cluster::findings(answers, global).await;
     findings.extend(clocks::findings(answers));
-    findings.extend(machine::findings(config, data_dir, global));
+    findings.extend(machine::findings(own, global));
     findings
 }
 
 impl Doctor {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         global.tls.check(global)?;
+        let own = OwnNode::of(self.config, self.data_dir);
+        let global = &own.asked(global);
         let answers = ask_all(global).await;
-        let findings = look(&answers, self.config, self.data_dir, global).await;
+        let findings = look(&answers, &own, global).await;
 
         let mut table = Table::new(&["CHECK", "OF", "RESULT", "FOUND"]);
         for finding in &findings {

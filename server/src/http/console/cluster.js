@@ -10,11 +10,12 @@ const lagOf = (cluster, member) => {
 
 // Heartbeats are answered many times a second.
 const HEARD_WITHIN_MS = 2000;
+const UNHEARD_FROM_MS = 5000;
 
 function diskOf(condition) {
   if (!condition) return "unknown";
   if (condition.no_room) return "NO ROOM: it takes no entries";
-  if (condition.last_fsync_us === undefined) return "has room";
+  if (condition.last_fsync_us === undefined) return condition.version ? "has room" : "unknown";
   return `has room, fsync ${(condition.last_fsync_us / 1000).toFixed(1)} ms`;
 }
 
@@ -33,9 +34,14 @@ function judge(cluster) {
   const led = `${leader?.name ?? `node ${cluster.leader}`} leads term ${cluster.term}`;
   if (cluster.quiet_ms) return ["unknown", "Quiet time", `${led}; nothing is granted for ${span(cluster.quiet_ms)}.`];
   if (cluster.changing) return ["unknown", "Changing", `${led}; a change of the voters is under way.`];
-  if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
-  const full = voters.filter((member) => member.condition?.no_room).map((member) => member.name);
+  const isFull = (member) => member.condition?.no_room && member.condition.age_ms < HEARD_WITHIN_MS;
+  const full = voters.filter(isFull).map((member) => member.name);
   if (full.length > 0) return ["unknown", "Disk full", `${led}; no room for more log at ${full.join(", ")}.`];
+  // A member that the leader has not heard since it leads has no condition.
+  const known = voters.some((member) => member.condition);
+  const unheard = voters.filter((member) => known && !(member.condition?.age_ms < UNHEARD_FROM_MS)).map((member) => member.name);
+  if (unheard.length > 0) return ["unknown", "Degraded", `${led} and does not hear ${unheard.join(", ")}. The others serve as long as they are a majority.`];
+  if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
   if (lags.some((lag) => lag === null)) return ["good", "Serving", `${led}; only the leader knows how far the voters are.`];
   return ["good", "Serving", `${led}; ${voters.length === 1 ? "it is the only voter" : `all ${voters.length} voters have caught up`}.`];
 }

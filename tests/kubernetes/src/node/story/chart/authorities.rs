@@ -46,7 +46,8 @@ pub(super) fn replaced(stage: &Stage<'_>) -> Result<(), String> {
     let signed = under_load(stage, || {
         sign("-ca-2", SIGN)?;
         // The way back, and forward again.
-        sign("-ca", TRUST)?;
+        back(stage)?;
+        served_everywhere(stage, "-ca")?;
         sign("-ca-2", SIGN)
     })?;
     if processes(stage)? != ran {
@@ -94,6 +95,19 @@ pub(super) fn replaced(stage: &Stage<'_>) -> Result<(), String> {
         forgotten,
     );
     Ok(())
+}
+
+/// The step that lets the nodes trust both, as the way back.
+fn back(stage: &Stage<'_>) -> Result<(), String> {
+    let blocks = stage.operator.blocks(HEADING, "sh")?;
+    let block = blocks.iter().find(|block| block.contains(TRUST));
+    let block = block.ok_or("no block trusts both CAs")?;
+    let trusted = "tls.peers.trustedSecretName=ringfence-peers-trust";
+    let more = format!("{trusted} --set certManager.backToOwnCA=true");
+    stage
+        .operator
+        .types(&block.replace(trusted, &more))
+        .map(drop)
 }
 
 /// Clients with the CAs that are in the file at this moment hold and take leases meanwhile.

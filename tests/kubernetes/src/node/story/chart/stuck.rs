@@ -41,7 +41,7 @@ pub(super) fn by_the_document(stage: &Stage<'_>) -> Result<(), String> {
 fn install(stage: &Stage<'_>) -> Result<Small, String> {
     stage
         .operator
-        .types("helm uninstall ringfence --namespace red --wait")?;
+        .types("helm uninstall ringfence --namespace red --wait --ignore-not-found")?;
     let watch = Watch::start();
     let disks = Small::offer(stage.cluster)?;
     for disk in disks.folders() {
@@ -70,6 +70,7 @@ fn install(stage: &Stage<'_>) -> Result<Small, String> {
         let block = block.ok_or_else(|| format!("no block has {words}"))?;
         stage.operator.types(&block.replace("blue green", TEAM))?;
     }
+    stage.ringfence(TEAM, "access grant local operate")?;
     for name in ["held/*", "busy/*"] {
         stage.ringfence(TEAM, &format!("access grant token:web acquire {name}"))?;
     }
@@ -80,12 +81,15 @@ fn install(stage: &Stage<'_>) -> Result<Small, String> {
     Ok(disks)
 }
 
-/// Types the one block of the document that has these words, for this release.
+/// What the one block of the document prints that has these words, typed for this release.
 fn block(stage: &Stage<'_>, words: &str) -> Result<String, String> {
     let blocks = stage.operator.blocks(HEADING, "sh")?;
     let mut blocks = blocks.iter().filter(|block| block.contains(words));
     match (blocks.next(), blocks.next()) {
-        (Some(block), None) => stage.operator.types(&block.replace(DOCUMENTS, TEAM)),
+        (Some(block), None) => {
+            let block = block.replace(DOCUMENTS, TEAM);
+            stage.operator.types(&format!("{{\n{block}}} 2>&1"))
+        }
         _ => Err(format!("{HEADING}: not one block has {words:?}")),
     }
 }
