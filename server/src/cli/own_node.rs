@@ -45,18 +45,22 @@ impl OwnNode {
         self.settings.as_ref()?.1.as_ref().ok()
     }
 
-    /// How its cluster is asked: over its own socket unless --endpoints says where, and with TLS if its
-    /// client port has it.
+    /// How its cluster is asked: over its own socket unless --endpoints says where; and the members that a
+    /// socket names, with TLS if the client port of this one has it.
     pub(super) fn asked(&self, global: &Global) -> Global {
         let mut asked = global.clone();
         let socket = self.data_dir.as_deref().map(admin_socket::path);
         if let Some(socket) = socket.filter(|path| !global.endpoints_given() && path.exists()) {
             asked.endpoints = vec![format!("unix:{}", socket.display())];
         }
-        if self
+        let by_socket = asked
+            .endpoints
+            .iter()
+            .all(|endpoint| endpoint.starts_with("unix:"));
+        let has_tls = self
             .config()
-            .is_some_and(|config| config.client_tls.is_some())
-        {
+            .is_some_and(|config| config.client_tls.is_some());
+        if has_tls && by_socket {
             asked.tls.encrypt();
         }
         asked

@@ -239,12 +239,19 @@ fn certificates_that_begin_later_and_authorities_that_have_ended_are_found() {
 fn without_endpoints_the_node_of_this_machine_is_asked_over_its_socket() {
     let node = Node::start(&[]);
     let data_dir = node.dir.path().join("data");
-    let mut command = ringfence();
-    command
-        .args(["--json", "doctor", "--data-dir"])
-        .arg(&data_dir);
-    let said: Said = command.output().unwrap().into();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let look = || -> Said {
+        let mut command = ringfence();
+        command
+            .args(["--json", "doctor", "--data-dir"])
+            .arg(&data_dir);
+        command.output().unwrap().into()
+    };
+    let mut said = look();
+    // One that was just started is not ready at once.
+    await_that("doctor finds no problem", || {
+        said = look();
+        said.code == Some(0)
+    });
     assert_eq!(finding(&said, "leader")["verdict"], "ok", "{said:?}");
     let socket = format!("unix:{}", data_dir.join("admin.sock").display());
     let answered = said
@@ -297,8 +304,22 @@ fn the_variables_of_a_node_say_where_its_certificates_and_its_disk_are() {
         "{wrong}"
     );
 
-    // These variables may be anything's if no node is named.
+    // A node without a name has the standard one.
     let said = look(None, "127.0.0.1:7420");
+    assert_eq!(
+        finding(&said, "certificate")["verdict"],
+        "problem",
+        "{said:?}"
+    );
+    // The directory alone is what --data-dir is.
+    let mut command = ringfence();
+    let endpoint = node.address.to_string();
+    command.args(["--json", "--endpoints", &endpoint, "doctor"]);
+    let said: Said = command
+        .env("RINGFENCE_DATA_DIR", folder.path())
+        .output()
+        .unwrap()
+        .into();
     let is_configuration = |it: &Value| it["check"] == "configuration";
     assert!(!said.objects().iter().any(is_configuration), "{said:?}");
 }
