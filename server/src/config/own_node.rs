@@ -30,7 +30,7 @@ impl ServeArgs {
             serve: ServeArgs,
         }
         let is_given = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if file.is_none() && !NAMING.iter().any(|name| is_given(&name)) {
+        if file.is_none() && !NAMING.iter().any(is_given) {
             return None;
         }
         let parsed = Alone::try_parse_from(["serve"]).map(|alone| alone.serve);

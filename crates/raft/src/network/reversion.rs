@@ -66,9 +66,10 @@ impl Watermark {
             return;
         }
         let acknowledged = state.acknowledged.take();
+        // Counted before the peer can hear of it, and stop.
+        self.reversions.fetch_add(1, Ordering::Relaxed);
         state.forgotten = acknowledged;
         drop(state);
-        self.reversions.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             node_id,
             term,
