@@ -68,7 +68,10 @@ fn disk(condition: &MemberCondition) -> Option<String> {
 }
 
 fn heard(condition: &MemberCondition) -> String {
-    format!("{:?} ago", Duration::from_millis(condition.age_ms))
+    match condition.age_ms {
+        0 => "now".to_owned(),
+        age => format!("{:?} ago", Duration::from_millis(age)),
+    }
 }
 
 fn object(member: &Member) -> Value {
