@@ -58,7 +58,7 @@ fn version(member: &Member) -> Option<&String> {
     Some(version).filter(|version| !version.is_empty())
 }
 
-/// Nothing of a release that says no more than that it has room.
+/// `None` for a release that says only that it has room.
 fn disk(condition: &MemberCondition) -> Option<String> {
     match (condition.no_room, condition.last_fsync_us) {
         (true, _) => Some("NO ROOM".to_owned()),
