@@ -247,6 +247,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         let port = Port::new("lease-api", listener, Some(tls), limits, figures);
         let connections = accepted(port, &context, &identify, &pool);
         let identify = identify.at(reach(&of_clients[1..]));
+        let identify = identify.of_electors(config.access.electors.clone());
         let served = lease_api_services(&context, identify, &ports.pool)
             .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
         tokio::spawn(served);

@@ -11,6 +11,7 @@ mod address;
 mod any_file;
 mod backup;
 mod duration;
+mod electors;
 mod error;
 mod file;
 mod given;
@@ -35,6 +36,7 @@ pub(crate) use access::Access;
 #[cfg(any(test, fuzzing))]
 pub(crate) use any_file::any_file;
 pub(crate) use backup::{Backups, Restore};
+pub(crate) use electors::Electors;
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
 use ringfence_access::{
-    InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens, now_unix,
+    Demand, InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens, now_unix,
 };
 use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
@@ -23,7 +23,7 @@ use tonic::transport::server::Connected;
 use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
-use crate::config::Access;
+use crate::config::{Access, Electors};
 use crate::reach::Reach;
 
 /// How many seconds' worth of failed proofs one source may have at once.
@@ -51,6 +51,8 @@ pub(crate) struct IdentifyLayer {
     /// The alias of the issuer whose Pods this node watches.
     pods_of: Option<Arc<str>>,
     reach: Reach,
+    /// At the Lease endpoint.
+    electors: Option<Arc<Electors>>,
 }
 
 impl IdentifyLayer {
@@ -77,6 +79,7 @@ impl IdentifyLayer {
             context: context.clone(),
             pods_of: access.pods_of.as_deref().map(Arc::from),
             reach,
+            electors: None,
         })
     }
 
@@ -84,6 +87,12 @@ impl IdentifyLayer {
     pub(crate) fn at(&self, reach: Reach) -> Self {
         let layer = self.clone();
         Self { reach, ..layer }
+    }
+
+    /// The same for electors.
+    pub(crate) fn of_electors(self, electors: Electors) -> Self {
+        let electors = Some(Arc::new(electors));
+        Self { electors, ..self }
     }
 
     /// Of how many issuers the former keys are in use, because their file cannot be.
@@ -146,10 +155,12 @@ impl IdentifyLayer {
             return Err(NotProven::SEVERAL_HEADERS);
         }
         let header = header.map(|value| value.as_bytes());
-        match binds {
-            true => self.prover.prove(peer, header, now_unix()),
-            false => self.prover.prove_unbound(peer, header, now_unix()),
-        }
+        let electors = self.electors.as_ref();
+        let demand = Demand {
+            binds,
+            jwt_grace: electors.map_or(0, |electors| electors.token_grace.as_secs()),
+        };
+        self.prover.prove_as(peer, header, now_unix(), demand)
     }
 
     /// Puts who makes a request beside it, and what counts its bytes. Says whether a credential proves it.
@@ -181,7 +192,11 @@ impl IdentifyLayer {
 
     fn identified(&self, proven: Proven) -> Identified {
         // Pods of another Kubernetes may have the same names, and no node here sees their ends.
-        let pod_uid = proven.pod.as_ref().map(|pod| Arc::from(pod.uid.as_str()));
+        let pod_uid = match (&proven.pod, &self.electors) {
+            (Some(pod), _) => Some(Arc::from(pod.uid.as_str())),
+            (None, Some(electors)) => electors.process_of(&proven.principal),
+            (None, None) => None,
+        };
         let pod = proven
             .pod
             .filter(|pod| self.pods_of.as_deref() == Some(&pod.issuer));

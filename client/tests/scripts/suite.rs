@@ -14,8 +14,9 @@ use crate::script::{self, Script};
 
 /// Scripts wait more than they work.
 const AT_A_TIME: usize = 8;
-/// A script that fails while this machine stood still for longer is played again.
-const STALL: Duration = Duration::from_millis(100);
+/// A script that fails while this machine stood still for longer is played again: scripts tell times apart
+/// that differ by 50 ms.
+const STALL: Duration = Duration::from_millis(40);
 const TRIES: usize = 3;
 
 /// How late timers are in this process, to know when a machine is too busy to judge times by.

@@ -78,11 +78,12 @@ pub(crate) fn is_current(verifiers: &[Verifier], by: VerifiedBy, now: u64) -> bo
         .is_some_and(|verifier| verifier.file.current(now).1 == by.generation)
 }
 
-/// The caller that brings this JWT.
+/// The caller that brings this JWT, also for `grace` seconds beyond its end.
 pub(crate) fn prove(
     text: &str,
     verifiers: &[Verifier],
     now: u64,
+    grace: u64,
 ) -> Result<(Proven, VerifiedBy), NotProven> {
     let token = Compact::parse(text)?;
     let claims = Claims::parse(&token.claims)?;
@@ -94,7 +95,7 @@ pub(crate) fn prove(
     let Verifier { issuer, file } = &verifiers[place];
     let (keys, generation) = file.current(now);
     check_signature(&token, &keys)?;
-    let proven = caller(issuer, &claims, &token.claims, now)?;
+    let proven = caller(issuer, &claims, &token.claims, now, grace)?;
     let verified = VerifiedBy {
         issuer: place,
         generation,
@@ -103,8 +104,14 @@ pub(crate) fn prove(
 }
 
 /// The caller that verified claims of this issuer name; `json` is their text.
-fn caller(issuer: &Issuer, claims: &Claims, json: &[u8], now: u64) -> Result<Proven, NotProven> {
-    let (sub, ends) = claims.check(&issuer.audience, now)?;
+fn caller(
+    issuer: &Issuer,
+    claims: &Claims,
+    json: &[u8],
+    now: u64,
+    grace: u64,
+) -> Result<Proven, NotProven> {
+    let (sub, ends) = claims.check(&issuer.audience, now, grace)?;
     let mut proven = match issuer.kind {
         IssuerKind::Jwt => {
             let principal = Principal::parse(&format!("jwt:{}:{sub}", issuer.alias));

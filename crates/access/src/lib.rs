@@ -29,6 +29,7 @@ mod jwt;
 mod limits;
 mod not_proven;
 mod peer;
+mod process;
 mod proven;
 mod prover;
 mod source;
@@ -46,6 +47,7 @@ pub use limits::{
 };
 pub use not_proven::{Credential, NotProven, Reached};
 pub use peer::Peer;
+pub use process::process_of;
 pub use proven::{BoundPod, Caller, Proven};
-pub use prover::{Figures, Prover};
+pub use prover::{Demand, Figures, Prover};
 pub use source::Source;

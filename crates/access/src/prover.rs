@@ -58,11 +58,23 @@ pub struct Figures {
     pub cached_proofs: usize,
 }
 
-/// Whether a caller that is not proven is refused.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Binds {
-    Yes,
-    No,
+/// What a proof has to meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Whether a caller that is not proven is refused. Where it is served as `anonymous`, other callers of
+    /// its source, which may be a gateway, do not make it one.
+    pub binds: bool,
+    /// For how many seconds a JWT is taken beyond its end. What is [proven](Proven) by one does
+    /// [not hold](Proven::holds_at) then, and it is for the asker to say what that still counts for.
+    pub jwt_grace: u64,
+}
+
+impl Demand {
+    /// A caller is refused that is not proven by what holds now.
+    pub const FULL: Self = Self {
+        binds: true,
+        jwt_grace: 0,
+    };
 }
 
 const KINDS: [Credential; 4] = [
@@ -124,32 +136,22 @@ impl Prover {
         authorization: Option<&[u8]>,
         now: u64,
     ) -> Result<Proven, NotProven> {
-        self.judge(peer, authorization, now, Binds::Yes)
+        self.prove_as(peer, authorization, now, Demand::FULL)
     }
 
-    /// The same where rights do not bind and an unproven caller is served as `anonymous`: other
-    /// callers of its source, which may be a gateway, do not make it one.
+    /// The same with another demand.
     ///
     /// # Errors
     /// [`NotProven`] as above.
-    pub fn prove_unbound(
+    pub fn prove_as(
         &self,
         peer: &Peer,
         authorization: Option<&[u8]>,
         now: u64,
-    ) -> Result<Proven, NotProven> {
-        self.judge(peer, authorization, now, Binds::No)
-    }
-
-    fn judge(
-        &self,
-        peer: &Peer,
-        authorization: Option<&[u8]>,
-        now: u64,
-        binds: Binds,
+        demand: Demand,
     ) -> Result<Proven, NotProven> {
         self.counted(match authorization {
-            Some(header) => self.by_header(peer, header, now, binds),
+            Some(header) => self.by_header(peer, header, now, demand),
             None => peer.proven(now),
         })
     }
@@ -185,12 +187,12 @@ impl Prover {
         peer: &Peer,
         header: &[u8],
         now: u64,
-        binds: Binds,
+        demand: Demand,
     ) -> Result<Proven, NotProven> {
         let bearer = bearer(header);
         // Before the limit: a caller that was proven does not suffer from others behind its gateway.
         if let Ok(token) = &bearer
-            && let Some(proven) = self.remembered(token, now)
+            && let Some(proven) = self.remembered(token, now, demand.jwt_grace)
         {
             return Ok(proven);
         }
@@ -198,10 +200,10 @@ impl Prover {
         // A look at a cluster token costs one digest, less than a request of anybody: its bearer need
         // not suffer from others behind its address either.
         let costs_little = matches!(&bearer, Ok(token) if token.starts_with(cluster_token::PREFIX));
-        if binds == Binds::Yes && !costs_little {
+        if demand.binds && !costs_little {
             self.check_source(peer, now)?;
         }
-        let proven = bearer.and_then(|token| self.by_token(token, now));
+        let proven = bearer.and_then(|token| self.by_token(token, now, demand.jwt_grace));
         // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it.
         if matches!(&proven, Err(not) if !not.behind) {
             peer.failures().count(now);
@@ -262,15 +264,16 @@ impl Prover {
         })
     }
 
-    /// A proof by JWT that was made before and still holds.
-    fn remembered(&self, token: &str, now: u64) -> Option<Proven> {
+    /// A proof by JWT that was made before and still holds, or did so at most `grace` seconds ago.
+    fn remembered(&self, token: &str, now: u64, grace: u64) -> Option<Proven> {
         if self.issuers.is_empty() || token.starts_with(cluster_token::PREFIX) {
             return None;
         }
         let digest = sha256(token.as_bytes());
         let proof = self.cache().get(&digest)?;
         // The keys may have been replaced since, and the cache is not held while a file is read.
-        if !proof.proven.holds_at(now) || !jwt::is_current(&self.issuers, proof.by, now) {
+        let held = proof.proven.holds_at(now.saturating_sub(grace));
+        if !held || !jwt::is_current(&self.issuers, proof.by, now) {
             self.cache().remove(&digest);
             return None;
         }
@@ -278,7 +281,7 @@ impl Prover {
         Some(proof.proven)
     }
 
-    fn by_token(&self, token: &str, now: u64) -> Result<Proven, NotProven> {
+    fn by_token(&self, token: &str, now: u64, grace: u64) -> Result<Proven, NotProven> {
         if token.starts_with(cluster_token::PREFIX) {
             return cluster_token::prove(token, self.tokens.as_ref(), now);
         }
@@ -289,7 +292,7 @@ impl Prover {
                  with --jwt-issuer",
             ));
         }
-        let (proven, by) = jwt::prove(token, &self.issuers, now)?;
+        let (proven, by) = jwt::prove(token, &self.issuers, now, grace)?;
         let proof = Proof {
             proven: proven.clone(),
             by,

@@ -17,7 +17,8 @@ pub struct Identified {
     /// The Pod whose own credential was shown.
     pub pod: Option<ProvenPod>,
     /// The UID of the Pod that the credential was made for, by the word of its issuer: of whichever
-    /// Kubernetes, so that it tells processes behind one principal apart and says nothing else.
+    /// Kubernetes, so that it tells processes behind one principal apart and says nothing else. The same
+    /// for all credentials of a principal that one process alone has, by the word of an operator.
     pub pod_uid: Option<Arc<str>>,
     /// When streams and watches that began with this credential end, in seconds since the Unix
     /// epoch, by this node's clock; never if left out. Leeway is added by who proves.

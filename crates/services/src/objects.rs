@@ -2,6 +2,8 @@
 //! Kubernetes is the endpoint's part; who may read or write one is decided here and by the entry.
 
 mod listing;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,8 @@ use std::time::Duration;
 use http::Extensions;
 use ringfence_core::{
     Access, ClusterId, Command, Frozen, Holder, LEVEL_OBJECTS, LeaseName, Millis, Mode, ObjectView,
-    ObjectWritten, Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb, WriteObject,
+    ObjectWrite, ObjectWritten, Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb,
+    WriteObject,
 };
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
@@ -69,6 +72,15 @@ impl From<Refusal> for ObjectRefused {
     }
 }
 
+/// What a state is wanted for.
+#[derive(Clone, Copy)]
+enum For<'a> {
+    /// To answer a read of what lies in this scope.
+    Read(Scope<'a>),
+    /// To base a write of this lease on.
+    Write(&'a LeaseName),
+}
+
 /// Who asks for objects.
 #[derive(Clone, Debug)]
 pub struct ObjectCaller {
@@ -81,6 +93,13 @@ impl ObjectCaller {
     #[must_use]
     pub fn pod(&self) -> Option<PodUid> {
         self.who.pod_uid()
+    }
+
+    /// Whether the credential has expired. It counts for what the caller holds then, and for nothing
+    /// else: see [`ObjectService::heed_end`].
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.who.has_expired()
     }
 
     /// The same Pod, if leaders watch its Kubernetes.
@@ -116,6 +135,28 @@ impl ObjectService {
         }
     }
 
+    /// The caller, as far as its credential counts for what it asks for. One that has expired counts
+    /// for the lease of this name, if the caller holds that; otherwise it proves nothing.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it proves nothing and rights bind.
+    pub fn heed_end(
+        &self,
+        caller: ObjectCaller,
+        name: Option<&LeaseName>,
+    ) -> Result<ObjectCaller, Refusal> {
+        if !caller.is_late() || name.is_some_and(|name| self.holds(&caller, name)) {
+            return Ok(caller);
+        }
+        match self.context.node.access_mode() {
+            Mode::Enforced => Err(expired()),
+            Mode::Off | Mode::Permissive => Ok(ObjectCaller {
+                who: Who::default(),
+                ..caller
+            }),
+        }
+    }
+
     /// One object; `None` if there is none of this name.
     ///
     /// # Errors
@@ -126,7 +167,9 @@ impl ObjectService {
         name: &LeaseName,
         fresh: Fresh,
     ) -> Result<Option<ObjectView>, ObjectRefused> {
-        let state = self.state(caller, Some(Scope::Name(name)), fresh).await?;
+        let state = self
+            .state(caller, For::Read(Scope::Name(name)), fresh)
+            .await?;
         Ok(state.object(name))
     }
 
@@ -141,7 +184,7 @@ impl ObjectService {
         name: &LeaseName,
         fresh: Fresh,
     ) -> Result<Option<ObjectView>, ObjectRefused> {
-        let state = self.state(caller, None, fresh).await?;
+        let state = self.state(caller, For::Write(name), fresh).await?;
         Ok(state.object(name))
     }
 
@@ -157,7 +200,7 @@ impl ObjectService {
         fresh: Fresh,
     ) -> Result<ObjectListing, ObjectRefused> {
         let scope = Scope::Prefix(&asked.prefix);
-        let state = self.state(caller, Some(scope), fresh).await?;
+        let state = self.state(caller, For::Read(scope), fresh).await?;
         Ok(ObjectListing::begin(self, caller, asked, state)?)
     }
 
@@ -172,7 +215,8 @@ impl ObjectService {
         prefix: &str,
         fresh: Fresh,
     ) -> Result<Frozen, ObjectRefused> {
-        self.state(caller, Some(Scope::Prefix(prefix)), fresh).await
+        self.state(caller, For::Read(Scope::Prefix(prefix)), fresh)
+            .await
     }
 
     /// Whether the caller may go on to read these objects: a stream ends with its caller's right, and
@@ -306,16 +350,20 @@ impl ObjectService {
         self.context.node.read(|machine| machine.cluster())
     }
 
-    /// A state for a caller that may read what lies in `scope`, if there is one.
+    /// A state for a caller that may ask for it.
     async fn state(
         &self,
         caller: &ObjectCaller,
-        scope: Option<Scope<'_>>,
+        purpose: For<'_>,
         fresh: Fresh,
     ) -> Result<Frozen, ObjectRefused> {
         let who = &caller.who;
         self.context.admit(who)?;
-        if who.has_expired() && self.context.node.access_mode() == Mode::Enforced {
+        let held = match purpose {
+            For::Read(Scope::Name(name)) | For::Write(name) => self.holds(caller, name),
+            For::Read(_) => false,
+        };
+        if caller.is_late() && !held && self.context.node.access_mode() == Mode::Enforced {
             return Err(expired().into());
         }
         self.context.cluster()?;
@@ -325,9 +373,9 @@ impl ObjectService {
             Fresh::Version(version, within) => self.wait_for(version, within).await?,
         }
         let state = self.context.node.frozen();
-        let judge = |access: &Access| match scope {
-            Some(scope) => access.judge_read(who.principal(), scope),
-            None => Ok(()),
+        let judge = |access: &Access| match purpose {
+            For::Read(scope) => access.judge_read(who.principal(), scope),
+            For::Write(_) => Ok(()),
         };
         let asker = self.context.caller(who);
         self.context
@@ -367,11 +415,32 @@ impl ObjectService {
             );
             return Err(Refusal::unavailable(why, None, RETRY_AFTER).into());
         }
+        if caller.is_late() && !self.keeps(caller, &write) {
+            return Err(expired().into());
+        }
         let command = Command::WriteObject(Box::new(write));
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         let applied = self.context.node.propose(command).await;
         let applied = applied.map_err(not_proposed)?;
         self.written(applied.outcome)
+    }
+
+    /// Whether this write can only renew or release what its caller holds. It is bound to a version, in
+    /// which the caller holds the lease, and the end of a grant makes another version: an entry that would
+    /// grant finds that one, and is refused.
+    fn keeps(&self, caller: &ObjectCaller, write: &WriteObject) -> bool {
+        let ObjectWrite::Put { spec, .. } = &write.write else {
+            return false;
+        };
+        let begins = spec.as_ref().is_some_and(|spec| spec.new_term);
+        // In this order: versions do not come back, so a lease that is held behind the look at its version
+        // was held in it, or the version has passed.
+        let newest = self
+            .context
+            .node
+            .read(|machine| machine.object(&write.name));
+        let based = newest.map(|object| object.version);
+        !begins && based.is_some() && based == write.version && self.holds(caller, &write.name)
     }
 
     fn written(&self, outcome: Outcome) -> Result<ObjectWritten, ObjectRefused> {
@@ -388,84 +457,5 @@ impl ObjectService {
             Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
             other => Err(unexpected(&other).into()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use ringfence_core::{
-        Identity, LEVEL_RESTORE, ObjectMetadata, ObjectSpec, ObjectWrite, OpenId, Secret,
-    };
-
-    use super::*;
-    use crate::alone::{alone, proven, within};
-
-    /// A put of this holder.
-    fn put(version: Option<u64>, holder: &str, seconds: u32) -> WriteObject {
-        let spec = ObjectSpec {
-            holder: Identity::parse(holder).unwrap(),
-            seconds,
-            new_term: false,
-            open: OpenId::new([7; 16]),
-            secret: Secret::new([7; 16]),
-        };
-        WriteObject {
-            name: LeaseName::parse("k8s/shop/web").unwrap(),
-            version,
-            pod: None,
-            watched: None,
-            write: ObjectWrite::Put {
-                metadata: ObjectMetadata::default(),
-                spec: Some(spec),
-            },
-        }
-    }
-
-    /// The endpoint compares what its holder writes with what there is, and its answers tell of it.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_term_of_an_unproven_process_makes_no_other_principal_its_holder() {
-        let alone = alone().await;
-        let knows_objects = async {
-            while alone.node.read(|machine| machine.level()) < LEVEL_RESTORE {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        within("the level", knows_objects).await;
-        let objects = ObjectService::new(alone.context.clone());
-        let caller = |principal: &str| {
-            let mut beside = Extensions::new();
-            beside.insert(proven(principal));
-            objects.caller(&beside)
-        };
-        let (elector, stranger) = (caller("anonymous"), caller("cert:cn:stranger"));
-        let name = put(None, "pod-7", 60).name;
-        let first = objects.write(&elector, put(None, "pod-7", 60)).await;
-        let version = first.unwrap().object.version;
-        alone.enforce().await;
-        for verb in [Verb::Acquire, Verb::Revoke] {
-            let judged = objects.judge_writer(&stranger, verb, &name);
-            assert!(judged.is_err(), "{verb} without any rule");
-        }
-        let refused = objects
-            .write(&stranger, put(Some(version), "pod-7", 61))
-            .await;
-        let early = matches!(&refused, Err(ObjectRefused::Refused(_)));
-        assert!(early, "it costs the log an entry: {refused:?}");
-        // It goes on, and becomes that of who may acquire it.
-        assert!(objects.holds(&elector, &name));
-        let renewed = objects
-            .write(&elector, put(Some(version), "pod-7", 60))
-            .await;
-        let version = renewed.unwrap().object.version;
-        alone
-            .allow("cert:cn:stranger", Verb::Acquire, "k8s/shop/*")
-            .await;
-        let taken = objects
-            .write(&stranger, put(Some(version), "pod-7", 60))
-            .await;
-        taken.unwrap();
-        assert!(objects.holds(&stranger, &name) && !objects.holds(&elector, &name));
     }
 }

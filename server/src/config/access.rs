@@ -6,6 +6,7 @@ use ringfence_access::{
     CertificateKind, Credentials, FAILED_PROOFS_PER_SOURCE, Issuer, IssuerKind,
 };
 
+use super::electors::Electors;
 use super::given::Given;
 use super::range::in_range;
 use super::{ConfigError, NodeTls};
@@ -29,6 +30,8 @@ pub(crate) struct Access {
     pub(crate) allow_anonymous: bool,
     /// Failed proofs of one source in a second.
     pub(crate) failed_proofs_max: u64,
+    /// What counts beside at the Lease endpoint.
+    pub(crate) electors: Electors,
 }
 
 impl Default for Access {
@@ -39,6 +42,7 @@ impl Default for Access {
             mode: Mode::Off,
             allow_anonymous: false,
             failed_proofs_max: FAILED_PROOFS_PER_SOURCE.per_second,
+            electors: Electors::default(),
         }
     }
 }
@@ -83,6 +87,7 @@ pub(super) fn access(given: &Given) -> Result<Access, ConfigError> {
                 .unwrap_or(FAILED_PROOFS_PER_SOURCE.per_second),
             FAILED_PROOFS,
         )?,
+        electors: Electors::of(given)?,
     })
 }
 

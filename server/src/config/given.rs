@@ -117,6 +117,19 @@ pub(super) struct Given {
     /// certificate of the client port; usually port 7425 [default: nowhere]
     #[arg(long, env = "RINGFENCE_LISTEN_LEASE_API", value_name = "IP:PORT")]
     pub(super) listen_lease_api: Option<String>,
+    /// How long a JWT that has expired renews, at the Lease endpoint, what its caller holds there; it is
+    /// granted nothing with it [default: 24h]
+    #[arg(long, env = "RINGFENCE_LEASE_API_TOKEN_GRACE", value_name = "DURATION")]
+    pub(super) lease_api_token_grace: Option<String>,
+    /// Principals that one process has at a time, the same on every node: at the Lease endpoint they
+    /// release what they hold, as Pods do [default: none]
+    #[arg(
+        long,
+        env = "RINGFENCE_LEASE_API_SINGLE_PROCESS",
+        value_name = "PRINCIPALS,…",
+        value_delimiter = ','
+    )]
+    pub(super) lease_api_single_process: Vec<String>,
     /// The most connections of clients at a time; fewer if the process may not have so many files open
     /// [default: 10000]
     #[arg(long, env = "RINGFENCE_CLIENT_CONNECTIONS_MAX", value_name = "N")]
@@ -425,6 +438,11 @@ impl Given {
             listen_peer: self.listen_peer.or(lower.listen_peer),
             listen_http: self.listen_http.or(lower.listen_http),
             listen_lease_api: self.listen_lease_api.or(lower.listen_lease_api),
+            lease_api_token_grace: self.lease_api_token_grace.or(lower.lease_api_token_grace),
+            lease_api_single_process: list(
+                self.lease_api_single_process,
+                lower.lease_api_single_process,
+            ),
             client_connections_max: self.client_connections_max.or(lower.client_connections_max),
             advertise_client: self.advertise_client.or(lower.advertise_client),
             advertise_peer: self.advertise_peer.or(lower.advertise_peer),

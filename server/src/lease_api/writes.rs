@@ -44,7 +44,12 @@ const NEW_TERM: HeaderName = HeaderName::from_static("ringfence-new-term");
 
 /// The warning to a holder that may not give back what it holds.
 const NOT_ALONE: &str = "the token names no Pod, so other processes may have it: it renews this lease \
-                         and cannot release it; project a token into the Pod";
+                         and cannot release it; project a token into the Pod, or name the principal in \
+                         --lease-api-single-process";
+
+/// The warning to a holder whose token has expired.
+const LATE: &str = "the token has expired: it renews and releases this lease for a while (--lease-api-token-grace), \
+                    and is granted no other; see why its Pod gets no new one";
 
 /// A write that is under way.
 struct Writing<'a> {
@@ -296,6 +301,9 @@ impl LeaseApi {
         let granted = written
             .held
             .filter(|(token, _)| held.map(|(_, held)| held) != Some(token));
+        if writing.asked.caller.is_late() {
+            answer.warnings.push(LATE.to_owned());
+        }
         if granted.is_some() && writing.asked.caller.pod().is_none() {
             answer.warnings.push(NOT_ALONE.to_owned());
         }

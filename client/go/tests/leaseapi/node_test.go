@@ -50,8 +50,18 @@ type cluster struct {
 	ca     []byte
 }
 
-// startCluster starts nodes with these further flags, and waits until one serves the Lease endpoint.
+// startCluster starts nodes with these further flags, and waits until one serves the Lease endpoint. A port
+// that was free may be another program's by the time that a node listens.
 func startCluster(size int, flags ...string) (*cluster, error) {
+	for try := 1; ; try++ {
+		c, err := tryCluster(size, flags)
+		if err == nil || try == 3 || !strings.Contains(err.Error(), "Address already in use") {
+			return c, err
+		}
+	}
+}
+
+func tryCluster(size int, flags []string) (*cluster, error) {
 	folder, err := os.MkdirTemp("", "ringfence-lease-")
 	if err != nil {
 		return nil, err
@@ -111,8 +121,8 @@ func (c *cluster) ready() error {
 			if err == nil {
 				break
 			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("%s is not ready within %v: %w\n%s", n.name, readyMax, err, n.said())
+			if said := n.said(); ctx.Err() != nil || strings.Contains(said, "Address already in use") {
+				return fmt.Errorf("%s is not ready within %v: %w\n%s", n.name, readyMax, err, said)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -238,10 +248,15 @@ func (c *cluster) writeFiles() error {
 func (c *cluster) token(pod string) string { return c.tokenIn("shop", pod) }
 
 func (c *cluster) tokenIn(namespace, pod string) string {
-	now := time.Now().Unix()
+	return c.tokenUntil(namespace, pod, time.Now().Add(24*time.Hour))
+}
+
+// tokenUntil is one that ends then, and was made a day before.
+func (c *cluster) tokenUntil(namespace, pod string, ends time.Time) string {
+	made := ends.Add(-24 * time.Hour).Unix()
 	header := map[string]string{"alg": "ES256", "typ": "JWT", "kid": "k1"}
 	claims := map[string]any{"iss": issuer, "aud": []string{"ringfence"}, "sub": "system:serviceaccount:" + namespace + ":web",
-		"iat": now, "nbf": now, "exp": now + 86400,
+		"iat": made, "nbf": made, "exp": ends.Unix(),
 		"kubernetes.io": map[string]any{"namespace": namespace,
 			"serviceaccount": map[string]string{"name": "web", "uid": "su"},
 			"pod":            map[string]string{"name": pod, "uid": "uid-" + pod}}}

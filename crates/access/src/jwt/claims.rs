@@ -50,10 +50,16 @@ impl Claims {
         })
     }
 
-    /// Checks the times and the audience.
+    /// Checks the times and the audience. A token is taken for `grace` seconds beyond its end.
     ///
-    /// Returns the subject, and from when on the token is refused, in seconds since 1970.
-    pub(super) fn check(&self, audience: &str, now: u64) -> Result<(&str, u64), NotProven> {
+    /// Returns the subject, and from when on the token would be refused without that, in seconds since
+    /// 1970.
+    pub(super) fn check(
+        &self,
+        audience: &str,
+        now: u64,
+        grace: u64,
+    ) -> Result<(&str, u64), NotProven> {
         let aud = self.aud.as_ref().ok_or(not(
             "the JWT has no `aud`; it must be made for this cluster",
         ))?;
@@ -66,7 +72,7 @@ impl Claims {
             "the JWT has no `exp`; tokens without an end are refused",
         ))?;
         let ends = seconds(exp)?.saturating_add(LEEWAY);
-        if now >= ends {
+        if now >= ends.saturating_add(grace) {
             return Err(not("the JWT has expired; get a new one"));
         }
         for begins in [&self.nbf, &self.iat].into_iter().flatten() {

@@ -1,5 +1,6 @@
 //! Audience, times, and claims that are there twice.
 
+use ringfence_access::{Demand, Peer};
 use serde_json::{Value, json};
 
 use crate::support::{AUDIENCE, ISSUER, NOW, SigningKey, Site, claims, claims_but};
@@ -118,6 +119,40 @@ fn attack_10_a_remembered_token_ends_at_its_end_too() {
         assert!(refused.why.contains("has expired"), "{refused}");
     }
     assert_eq!(site.prover.figures().cached, 2);
+}
+
+#[test]
+fn a_grace_takes_a_token_beyond_its_end_and_says_that_it_does_not_hold() {
+    let (key, site) = site();
+    let demand = |jwt_grace| Demand {
+        binds: true,
+        jwt_grace,
+    };
+    let token = key.token(&claims_but("exp", json!(NOW - 100)));
+    let header = format!("Bearer {token}");
+    let prove = |now, grace| {
+        let header = Some(header.as_bytes());
+        site.prover
+            .prove_as(&Peer::bare(), header, now, demand(grace))
+    };
+    // It ended 40 seconds ago, leeway included; looked at twice, since proofs are remembered.
+    for (now, grace, good) in [
+        (NOW, 40, false),
+        (NOW, 41, true),
+        (NOW, 41, true),
+        (NOW + 1, 41, false),
+        (NOW, 86_400, true),
+        (NOW, 0, false),
+        (NOW, u64::MAX, true),
+        (NOW - 41, 0, true),
+    ] {
+        let proven = prove(now, grace);
+        assert_eq!(proven.is_ok(), good, "{now} {grace}: {proven:?}");
+        if let Ok(proven) = proven {
+            assert_eq!(proven.expires_unix, Some(NOW - 40));
+            assert_eq!(proven.holds_at(now), now < NOW - 40);
+        }
+    }
 }
 
 #[test]

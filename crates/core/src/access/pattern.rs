@@ -98,6 +98,15 @@ impl PrincipalPattern {
         Ok(Self::Prefix(Arc::from(prefix)))
     }
 
+    /// Whether it stands for this principal.
+    #[must_use]
+    pub fn covers(&self, principal: &Principal) -> bool {
+        match self {
+            Self::Exact(exact) => exact == principal,
+            Self::Prefix(prefix) => principal.as_str().starts_with(&**prefix),
+        }
+    }
+
     /// Whether it stands for service accounts of one cluster of Kubernetes, and nothing else.
     pub(crate) fn is_service_accounts(&self) -> bool {
         match self {

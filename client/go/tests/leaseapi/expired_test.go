@@ -1,0 +1,239 @@
+package leaseapi
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"ringfence.io/client/go/internal/testnode"
+)
+
+// leeway is by how much the clock of the signer of a token may differ.
+const leeway = 60 * time.Second
+
+// What goes on while no Pod gets a new token: an expired one renews what its Pod holds, is granted
+// nothing, and ends with the grace.
+func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
+	t.Parallel()
+	const valid, grace = 4 * time.Second, 15 * time.Second
+	c, err := startCluster(1, "--lease-api-token-grace", grace.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	ctx := within(t, 90*time.Second)
+	for _, arguments := range [][]string{
+		{"access", "grant", "sa:prod:*", "acquire", "k8s/{namespace}/*"},
+		{"access", "mode", "enforced"},
+	} {
+		all := append([]string{"--endpoints", "unix:" + c.nodes[0].admin}, arguments...)
+		if _, err := testnode.Command(ctx, all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStage(t, c)
+	ends := time.Now().Add(valid)
+	late := c.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
+	a := s.electWith(t, "a", late, true)
+	first := s.leads(t, a, 3*time.Second)
+	b := s.elect(t, "b", settings{})
+	first = s.stays(t, first, time.Until(ends.Add(leaseDuration*2)))
+
+	free := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-free"}}
+	if _, err := s.leases(t, "looker").Create(ctx, free, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for pod, token := range map[string]string{
+		"the holder":  late,
+		"another Pod": c.tokenUntil("shop", "other", ends.Add(-leeway)),
+	} {
+		holds := pod == "the holder"
+		client, err := c.client(newLink(c.hosts()...), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := client.CoordinationV1().Leases("shop")
+		if _, err := leases.Get(ctx, s.name, metav1.GetOptions{}); holds != (err == nil) || !holds && !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s gets the lease: %v", pod, err)
+		}
+		if !holds {
+			if _, err = leases.Update(ctx, s.lease(t), metav1.UpdateOptions{}); !apierrors.IsUnauthorized(err) {
+				t.Errorf("%s updates the lease: %v", pod, err)
+			}
+		}
+		refused := map[string]func() error{
+			"get another": func() error {
+				_, err := leases.Get(ctx, free.Name, metav1.GetOptions{})
+				return err
+			},
+			"list": func() error {
+				_, err := leases.List(ctx, metav1.ListOptions{})
+				return err
+			},
+			"watch": func() error {
+				watching, err := leases.Watch(ctx, metav1.ListOptions{})
+				if err == nil {
+					watching.Stop()
+				}
+				return err
+			},
+			"create": func() error {
+				_, err := leases.Create(ctx, &coordinationv1.Lease{
+					ObjectMeta: metav1.ObjectMeta{Name: s.name + "-new"}, Spec: first.Spec}, metav1.CreateOptions{})
+				return err
+			},
+			"acquire what is free": func() error {
+				present, err := s.leases(t, "looker").Get(ctx, free.Name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				present.Spec = first.Spec
+				_, err = leases.Update(ctx, present, metav1.UpdateOptions{})
+				return err
+			},
+			"delete": func() error { return leases.Delete(ctx, s.name, metav1.DeleteOptions{}) },
+			"begin another term": func() error {
+				return beginTerm(t, c, token, s)
+			},
+		}
+		for what, ask := range refused {
+			if err := ask(); !apierrors.IsUnauthorized(err) {
+				t.Errorf("%s, %s: %v", pod, what, err)
+			}
+		}
+	}
+	s.stays(t, first, leaseDuration)
+
+	// The grace has an end, and with it the term.
+	second := s.leads(t, b, time.Until(ends.Add(grace))+nextMax)
+	if time.Now().Before(ends.Add(grace)) {
+		t.Errorf("the term ended %v before the grace", time.Until(ends.Add(grace)))
+	}
+	if token(t, second) <= token(t, first) {
+		t.Error(first, second)
+	}
+	s.stays(t, second, leaseDuration)
+}
+
+// A holder whose token has expired gives its lease back.
+func TestAnExpiredTokenReleasesWhatItHolds(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, sharedCluster(t))
+	ends := time.Now().Add(3 * time.Second)
+	a := s.electWith(t, "a", s.cluster.tokenUntil("shop", s.name+"-a", ends.Add(-leeway)), true)
+	first := s.leads(t, a, 2*time.Second)
+	b := s.elect(t, "b", settings{})
+	s.stays(t, first, time.Until(ends.Add(leaseDuration)))
+	s.resign(t, a)
+	second := s.leads(t, b, endMax-retryPeriod)
+	if token(t, second) <= token(t, first) {
+		t.Error(first, second)
+	}
+}
+
+// beginTerm renews the lease as a process does that has started again.
+func beginTerm(t *testing.T, c *cluster, token string, s *stage) error {
+	t.Helper()
+	config := c.config(newLink(c.hosts()...), token)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			request = request.Clone(request.Context())
+			request.Header.Set("Ringfence-New-Term", "true")
+			return next.RoundTrip(request)
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The holder renews meanwhile: what counts is the answer to a write of the newest version.
+	for {
+		lease := s.lease(t)
+		lease.Spec.RenewTime = nil
+		_, err = client.CoordinationV1().Leases("shop").Update(within(t, 10*time.Second), lease, metav1.UpdateOptions{})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// A principal that one process has, by the word of the operator, releases as a Pod does.
+func TestAPrincipalOfASingleProcessReleases(t *testing.T) {
+	t.Parallel()
+	c, err := startCluster(1, "--lease-api-single-process", "token:one,token:two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	ctx := within(t, 90*time.Second)
+	tokens := map[string]string{}
+	for _, name := range []string{"one", "two", "many"} {
+		text, err := testnode.Command(ctx, "--endpoints", "unix:"+c.nodes[0].admin, "access", "token", "create", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[name] = text
+	}
+	for _, enforced := range []bool{false, true} {
+		if enforced {
+			for _, arguments := range [][]string{
+				{"access", "grant", "token:*", "acquire", "k8s/shop/*"},
+				{"access", "grant", "sa:prod:*", "acquire", "k8s/{namespace}/*"},
+				{"access", "mode", "enforced"},
+			} {
+				all := append([]string{"--endpoints", "unix:" + c.nodes[0].admin}, arguments...)
+				if _, err := testnode.Command(ctx, all...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s := newStage(t, c)
+		if enforced {
+			s.name += "-enforced"
+		}
+		one := s.electWith(t, "same", tokens["one"], true)
+		first := s.leads(t, one, 5*time.Second)
+		// Others neither renew nor release it, whatever they call themselves.
+		for _, name := range []string{"two", "many"} {
+			client, err := c.client(newLink(c.hosts()...), tokens[name])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, identity := range map[string]string{"renews": "same", "releases": ""} {
+				err := apierrors.NewConflict(coordinationv1.Resource("leases"), s.name, nil)
+				for moved := true; moved; {
+					lease := s.lease(t)
+					lease.Spec.HolderIdentity, lease.Spec.RenewTime = &identity, nil
+					_, failed := client.CoordinationV1().Leases("shop").Update(ctx, lease, metav1.UpdateOptions{})
+					if failed == nil {
+						t.Fatalf("%s %s what one holds, enforced: %v", name, what, enforced)
+					}
+					moved = failed.Error() == err.Error()
+				}
+			}
+		}
+		s.stays(t, first, leaseDuration)
+		many := s.electWith(t, "many", tokens["many"], true)
+		s.resign(t, one)
+		second := s.leads(t, many, endMax-retryPeriod)
+		if token(t, second) <= token(t, first) {
+			t.Error(first, second)
+		}
+		// Several processes may have this one: it is held until its time is over.
+		pod := s.elect(t, "pod", settings{})
+		s.resign(t, many)
+		if holder(s.lease(t)) != "many" {
+			t.Error("a release was taken from a principal of which nothing is known:", s.lease(t).Spec)
+		}
+		s.leads(t, pod, nextMax)
+	}
+}
