@@ -181,6 +181,12 @@ func (s *stage) leads(t *testing.T, e *elector, limit time.Duration) *coordinati
 // stays looks at the lease for a time, in which one holder renews it with one token.
 func (s *stage) stays(t *testing.T, first *coordinationv1.Lease, limit time.Duration) *coordinationv1.Lease {
 	t.Helper()
+	return s.renews(t, first, limit, int(limit/(4*retryPeriod)))
+}
+
+// renews is stays for one that renews so many times or more.
+func (s *stage) renews(t *testing.T, first *coordinationv1.Lease, limit time.Duration, want int) *coordinationv1.Lease {
+	t.Helper()
 	before, renewals := first, 0
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		now := s.lease(t)
@@ -196,7 +202,7 @@ func (s *stage) stays(t *testing.T, first *coordinationv1.Lease, limit time.Dura
 		}
 		before = now
 	}
-	if want := int(limit / (4 * retryPeriod)); renewals < want {
+	if renewals < want {
 		t.Errorf("%d renewals within %v", renewals, limit)
 	}
 	return before
