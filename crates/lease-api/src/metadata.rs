@@ -92,7 +92,7 @@ fn is_own(key: &str) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN_PREFIX.as_bytes()))
 }
 
-/// What is kept of a lease's metadata beside its name.
+/// What is kept of a lease beside its name and what the cluster knows of its holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Without keys of the server's.
@@ -101,6 +101,8 @@ pub struct Stored {
     pub annotations: BTreeMap<String, String>,
     /// In the order in which they were written.
     pub owner_references: Vec<OwnerReference>,
+    /// Whether the last write named no holder, not even an empty one.
+    pub without_holder: bool,
 }
 
 impl Stored {
@@ -116,6 +118,7 @@ impl Stored {
             labels: ours(&lease.metadata.labels),
             annotations: ours(&lease.metadata.annotations),
             owner_references: lease.metadata.owner_references.clone(),
+            without_holder: lease.spec.holder_identity.is_none(),
         }
     }
 
@@ -123,12 +126,18 @@ impl Stored {
     /// `name` is the lease's, for the refusal.
     pub fn encode(&self, name: &str) -> Result<Vec<u8>, Failure> {
         let owners = self.owner_references.iter().cloned().map(Owner::from);
-        let bytes = Kept {
+        let mut kept = Kept {
             labels: self.labels.clone(),
             annotations: self.annotations.clone(),
             owners: owners.collect(),
+            without_holder: self.without_holder,
+        };
+        let mut bytes = kept.encode_to_vec();
+        if bytes.len() > STORED_BYTES_MAX && self.without_holder {
+            // What a client has not written itself must not refuse its release.
+            kept.without_holder = false;
+            bytes = kept.encode_to_vec();
         }
-        .encode_to_vec();
         if bytes.len() <= STORED_BYTES_MAX {
             return Ok(bytes);
         }
@@ -149,6 +158,7 @@ impl Stored {
             labels: kept.labels,
             annotations: kept.annotations,
             owner_references: kept.owners.into_iter().map(OwnerReference::from).collect(),
+            without_holder: kept.without_holder,
         })
     }
 }
@@ -162,6 +172,8 @@ struct Kept {
     annotations: BTreeMap<String, String>,
     #[prost(message, repeated, tag = "3")]
     owners: Vec<Owner>,
+    #[prost(bool, tag = "4")]
+    without_holder: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -230,6 +242,27 @@ mod tests {
         let failure = Stored::of(&lease).encode("leader").unwrap_err();
         assert_eq!(failure.code(), 422);
         assert!(failure.message.contains("at most 4096"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_holder_that_was_left_out_is_no_empty_one_and_takes_no_room_from_others() {
+        let mut lease = held();
+        lease.spec.holder_identity = Some(String::new());
+        assert!(!Stored::of(&lease).without_holder);
+        lease.spec.holder_identity = None;
+        let mut stored = Stored::of(&lease);
+        assert!(stored.without_holder);
+        assert_eq!(
+            Stored::decode(&stored.encode("leader").unwrap()),
+            Some(stored.clone())
+        );
+        let room = STORED_BYTES_MAX - stored.encode("leader").unwrap().len();
+        // The key, its lengths and the bytes of the flag beside.
+        let value = "v".repeat(room + 2 - "big".len() - 7);
+        stored.annotations.insert("big".to_owned(), value);
+        let bytes = stored.encode("leader").unwrap();
+        assert_eq!(bytes.len(), STORED_BYTES_MAX);
+        assert!(!Stored::decode(&bytes).unwrap().without_holder);
     }
 
     #[test]

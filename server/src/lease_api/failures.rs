@@ -2,6 +2,8 @@
 //! write of its own accord only after 429 and 503 with `Retry-After`, which are answered only where nothing was
 //! done.
 
+use std::time::Duration;
+
 use ringfence_core::{Holder, Limit, Millis, Rejection};
 use ringfence_lease_api::Failure;
 use ringfence_lease_api::status::Cause;
@@ -11,6 +13,9 @@ use ringfence_services::{NoBody, ObjectRefused};
 
 /// When a caller may come back, in seconds.
 const RETRY_AFTER: u32 = 1;
+
+/// The longest that a refusal is held back: shorter than what electors wait for an answer.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What was asked, for the words of a refusal.
 #[derive(Clone, Copy)]
@@ -32,6 +37,21 @@ pub(super) fn of(what: What<'_>, refused: &ObjectRefused) -> Failure {
             Failure::too_large_version(*asked, *own, RETRY_AFTER)
         }
     }
+}
+
+/// How long a refusal of this write is held back: some electors try again at once, for as long as the lease
+/// is another's, and each try is an entry of the log.
+pub(super) fn pause(refused: &ObjectRefused) -> Duration {
+    let remaining = match refused {
+        ObjectRefused::Held { remaining, .. } => remaining.unwrap_or(Millis::FOREVER),
+        ObjectRefused::Rejected(
+            Rejection::Owing { remaining }
+            | Rejection::LockDelay { remaining }
+            | Rejection::QuietTime { remaining },
+        ) => *remaining,
+        _ => return Duration::ZERO,
+    };
+    Duration::from_millis(remaining.0).min(PAUSE_MAX)
 }
 
 /// Who holds the lease, and for how long.

@@ -61,8 +61,9 @@ fn micro(time: WallTime) -> Option<MicroTime> {
     (micros > 0).then(|| MicroTime::from_micros(micros))
 }
 
-/// An object as a lease. One that no process holds has no holder, the shortest duration and its times:
-/// some clients cannot read a lease without them.
+/// An object as a lease. One that no process holds is shown as its last write left it: without a holder
+/// and times if it named none, and else with an empty holder, the shortest duration and its times. There
+/// are clients that cannot read a free lease without them, and clients that take it for held with them.
 pub(super) fn lease(object: &ObjectView, cluster: Option<ClusterId>) -> Lease {
     let (namespace, name) = parts(&object.name);
     let stored = Stored::decode(object.metadata.as_bytes()).unwrap_or_default();
@@ -79,21 +80,28 @@ pub(super) fn lease(object: &ObjectView, cluster: Option<ClusterId>) -> Lease {
         None => 1,
     };
     let began = object.acquired.0 > 0;
-    let spec = Spec {
-        holder_identity: Some(holder.unwrap_or_default().to_owned()),
-        lease_duration_seconds: Some(seconds),
-        acquire_time: micro(if began {
-            object.acquired
-        } else {
-            object.created_at
-        }),
-        renew_time: micro(if began {
-            object.renewed
-        } else {
-            object.created_at
-        }),
-        lease_transitions: Some(i32::try_from(object.transitions).unwrap_or(i32::MAX)),
-        ..Spec::default()
+    let transitions = i32::try_from(object.transitions).unwrap_or(i32::MAX);
+    let spec = match holder {
+        None if stored.without_holder => Spec {
+            lease_transitions: began.then_some(transitions),
+            ..Spec::default()
+        },
+        holder => Spec {
+            holder_identity: Some(holder.unwrap_or_default().to_owned()),
+            lease_duration_seconds: Some(seconds),
+            acquire_time: micro(if began {
+                object.acquired
+            } else {
+                object.created_at
+            }),
+            renew_time: micro(if began {
+                object.renewed
+            } else {
+                object.created_at
+            }),
+            lease_transitions: Some(transitions),
+            ..Spec::default()
+        },
     };
     Lease {
         metadata: Metadata {

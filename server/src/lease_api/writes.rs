@@ -21,7 +21,7 @@ use ringfence_lease_api::route::Key;
 use ringfence_lease_api::status::deleted;
 use ringfence_lease_api::{Failure, Lease};
 use ringfence_services::{Fresh, ObjectRefused};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::failures::{self, What};
 use super::reads::one;
@@ -356,6 +356,9 @@ impl LeaseApi {
         let time = timeout_ms.map_or(TIME_STANDARD, Duration::from_millis);
         let done = timeout(time, self.objects.write(&writing.asked.caller, write)).await;
         let done = done.map_err(|_| Failure::timeout("the write may be done yet"))?;
+        if let Err(refused) = &done {
+            sleep(failures::pause(refused)).await;
+        }
         done.map_err(|refused| writing.refused(&refused, seconds))
     }
 }

@@ -78,18 +78,11 @@ type kuber struct {
 // runKuber starts an elector of a crate, in a Pod of its own.
 func (s *stage) runKuber(t *testing.T, crate, identity string) *kuber {
 	t.Helper()
-	// Without that it never leads: see TestKubeRsLeaseManagerNeverLeads.
-	return s.runKuberAt(t, record(t, s.cluster, crate == leaseManager), crate, identity)
-}
-
-// runKuberAt starts it at this address.
-func (s *stage) runKuberAt(t *testing.T, at *recorder, crate, identity string) *kuber {
-	t.Helper()
 	program, err := kubers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kuber{identity: identity, pod: s.name + "-" + identity, recorder: at, ended: make(chan struct{})}
+	k := &kuber{identity: identity, pod: s.name + "-" + identity, recorder: record(t, s.cluster), ended: make(chan struct{})}
 	config := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf(`
 apiVersion: v1
@@ -198,6 +191,16 @@ func (k *kuber) refused(t *testing.T, then time.Time) {
 	k.recorder.report(t, "refused", then)
 }
 
+// fewWrites fails if it has tried without a pause: kubert answers each refusal with another try.
+func (k *kuber) fewWrites(t *testing.T, then time.Time) {
+	t.Helper()
+	// One in 250 ms, and some at the beginning and the end.
+	most := 5 + int(time.Since(then)/(250*time.Millisecond))
+	if tries := len(k.recorder.since(then)); tries > most {
+		t.Errorf("%s wrote %d times, and %d are many", k.identity, tries, most)
+	}
+}
+
 // keeps is stays for these crates, of which two renew only once in two thirds of the duration.
 func (s *stage) keeps(t *testing.T, first *coordinationv1.Lease, limit time.Duration) *coordinationv1.Lease {
 	t.Helper()
@@ -263,6 +266,7 @@ func TestKubeRsElects(t *testing.T) {
 			t.Errorf("a successor %v after the death", took)
 		}
 		b.recorder.report(t, "until it led", died)
+		b.fewWrites(t, died)
 		s.keeps(t, second, 2*leaseDuration)
 		b.saidNot(t, "lost")
 	})
@@ -334,6 +338,7 @@ func TestKubeRsIsElectedAgain(t *testing.T) {
 		died := b.signal(t, syscall.SIGKILL)
 		third := s.successor(t, a, second, leaderMax+leaseDuration)
 		a.recorder.report(t, "until it led again", died)
+		a.fewWrites(t, died)
 		s.keeps(t, third, 2*leaseDuration)
 	})
 }
@@ -363,29 +368,45 @@ func TestKubeRsReleases(t *testing.T) {
 	})
 }
 
-// Today's behaviour, and wrong: kube-lease-manager leads never. It takes a lease only if the object names
-// no holder at all, as one does at kube-apiserver that was created without a spec or released by nulls. The
-// endpoint shows an empty name with times in that place, since kube-leader-election cannot read a free lease
-// without them. To kube-lease-manager the empty name is a holder whose lease has ended: it releases that
-// by nulls, is answered 200, reads the same again, and so on.
-func TestKubeRsLeaseManagerNeverLeads(t *testing.T) {
+// A free lease is shown as its last write left it: kube-lease-manager takes an empty name for a holder whose
+// time is over, and kube-leader-election cannot read a lease without one.
+func TestKubeRsFreeLeasesAreShownAsTheyWereLeft(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))
-	began := time.Now()
-	k := s.runKuberAt(t, record(t, s.cluster, false), leaseManager, "a")
-	k.says(t, "following", 10*time.Second)
-	eventually(t, 40*time.Second, "some releases of a free lease", func() bool { return len(k.recorder.since(began)) > 5 })
-	k.saidNot(t, "leading")
-	for i, one := range k.recorder.since(began) {
-		nulls := `"spec":{"acquireTime":null,"holderIdentity":null,"leaseDurationSeconds":null,"renewTime":null}`
-		created := i == 0 && one.method == http.MethodPost && one.code == http.StatusCreated && !strings.Contains(one.body, "spec")
-		released := i > 0 && one.method == http.MethodPatch && one.code == http.StatusOK && strings.Contains(one.body, nulls)
-		if !created && !released {
-			t.Errorf("%+v", one)
+	forKubers(t, s)
+	ctx, leases := within(t, 20*time.Second), s.leases(t, "a")
+	made := s.lease(t).Spec
+	if made.HolderIdentity != nil || made.LeaseDurationSeconds != nil || made.AcquireTime != nil || made.RenewTime != nil {
+		t.Error("created without a spec:", made)
+	}
+	for body, empty := range map[string]bool{
+		`{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`:                                          true,
+		`{"spec":{"holderIdentity":null,"leaseDurationSeconds":null,"acquireTime":null,"renewTime":null}}`: false,
+	} {
+		hold := `{"spec":{"holderIdentity":"a","leaseDurationSeconds":3}}`
+		for _, patch := range []string{hold, body} {
+			if _, err := leases.Patch(ctx, s.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				t.Fatal(patch, err)
+			}
 		}
-		// kube-apiserver answers with `"spec":{}`.
-		if !strings.Contains(one.answer, `"spec":{"holderIdentity":"","leaseDurationSeconds":1,"acquireTime":`) {
-			t.Error(one.answer)
+		free := s.lease(t).Spec
+		present := free.HolderIdentity != nil && free.LeaseDurationSeconds != nil && free.AcquireTime != nil && free.RenewTime != nil
+		if holder(s.lease(t)) != "" || present != empty || free.LeaseTransitions == nil {
+			t.Errorf("released by %s: %v", body, free)
 		}
+	}
+	// What became free by time is empty, and nulls are a write of it.
+	if _, err := leases.Patch(ctx, s.name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":"a","leaseDurationSeconds":1}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "the end of the lease", func() bool { return holder(s.lease(t)) == "" })
+	ended := s.lease(t)
+	if ended.Spec.HolderIdentity == nil {
+		t.Error(ended.Spec)
+	}
+	nulls := `{"spec":{"holderIdentity":null,"leaseDurationSeconds":null,"acquireTime":null,"renewTime":null}}`
+	cleared, err := s.leases(t, "b").Patch(ctx, s.name, types.StrategicMergePatchType, []byte(nulls), metav1.PatchOptions{})
+	if err != nil || cleared.Spec.HolderIdentity != nil || cleared.ResourceVersion == ended.ResourceVersion {
+		t.Error(cleared, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,20 +14,14 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 // recorder stands between one process and a node, and notes what that process writes.
 type recorder struct {
 	host string
-	// absent makes a free lease what it is at kube-apiserver behind a creation without a spec, and behind
-	// a release by nulls: its spec names neither holder, duration nor times.
-	absent bool
 
 	mu     sync.Mutex
 	held   chan struct{} // Until it is closed, writes do not go on; nil if they do.
@@ -48,7 +41,7 @@ type written struct {
 type writtenKey struct{}
 
 // record starts one. It has the node's own certificate, and HTTP/1.1 as the node has.
-func record(t *testing.T, c *cluster, absent bool) *recorder {
+func record(t *testing.T, c *cluster) *recorder {
 	t.Helper()
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(c.folder, "cert.pem"), filepath.Join(c.folder, "key.pem"))
 	if err != nil {
@@ -60,7 +53,7 @@ func record(t *testing.T, c *cluster, absent bool) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{host: listener.Addr().String(), absent: absent}
+	r := &recorder{host: listener.Addr().String()}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: c.nodes[0].host})
 	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}, MaxIdleConnsPerHost: 10}
 	proxy.ModifyResponse = r.answered
@@ -135,13 +128,7 @@ func (r *recorder) answered(response *http.Response) error {
 	if err != nil {
 		return err
 	}
-	shown := answer
-	if r.absent {
-		shown = withoutTheFree(answer)
-	}
-	response.Body = io.NopCloser(bytes.NewReader(shown))
-	response.ContentLength = int64(len(shown))
-	response.Header.Set("Content-Length", strconv.Itoa(len(shown)))
+	response.Body = io.NopCloser(bytes.NewReader(answer))
 	one, write := response.Request.Context().Value(writtenKey{}).(*written)
 	if !write {
 		return nil
@@ -151,20 +138,6 @@ func (r *recorder) answered(response *http.Response) error {
 	defer r.mu.Unlock()
 	r.writes = append(r.writes, *one)
 	return nil
-}
-
-// withoutTheFree is the same answer, unless it is a lease that no process holds.
-func withoutTheFree(answer []byte) []byte {
-	var lease coordinationv1.Lease
-	if json.Unmarshal(answer, &lease) != nil || lease.Kind != "Lease" || holder(&lease) != "" {
-		return answer
-	}
-	lease.Spec = coordinationv1.LeaseSpec{LeaseTransitions: lease.Spec.LeaseTransitions}
-	shown, err := json.Marshal(&lease)
-	if err != nil {
-		return answer
-	}
-	return shown
 }
 
 // since is what was written and answered from then on.
