@@ -154,10 +154,15 @@ func (w *wire) Read(b []byte) (int, error) {
 		select {
 		case <-dark:
 		case <-w.closed:
-			return 0, net.ErrClosed
 		}
 	}
-	return n, err
+	// Also if both came at once: what a broken connection had on its way is lost.
+	select {
+	case <-w.closed:
+		return 0, net.ErrClosed
+	default:
+		return n, err
+	}
 }
 
 // config is what a Pod's program is given instead of the address of its API server.
