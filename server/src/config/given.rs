@@ -1,4 +1,5 @@
 //! What was said, by flag, variable or file: each setting declared once for all three.
+// Over 500 lines because each setting stands here once, with its help, and one list is easier to search than two.
 
 use std::path::PathBuf;
 

@@ -366,7 +366,7 @@ async fn forgetful() -> Forgetful {
         copy_files(&data, copy.path());
 
         // It comes back, acknowledges more, and its disk forgets that.
-        let node = cluster.start(&name).await;
+        cluster.start(&name).await;
         let token = acquired(&leader, session, 2, "after").await;
         // The others may have committed it without the follower, and its answer be on its way still: what no
         // leader has heard of, none misses.
