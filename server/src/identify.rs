@@ -1,19 +1,23 @@
 //! Who calls: what stands before all services, and proves the caller of each request. The HTTP port
 //! has its callers proven here, too.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
 use ringfence_access::{
-    Demand, InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens, now_unix,
+    Demand, Grace, InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens,
+    now_unix,
 };
-use ringfence_core::{ClusterToken, Mode, Principal};
+use ringfence_core::{ClusterToken, LeaseName, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
 use ringfence_rest::refuse_page;
-use ringfence_services::{self as services, ConnectionPrincipals, Identified, ProvenPod, problem};
+use ringfence_services::{
+    self as services, ConnectionPrincipals, Identified, ObjectService, ProvenPod, problem,
+};
 use ringfence_tls::Connection;
 use serde_json::Map;
 use tonic::body::Body;
@@ -24,6 +28,7 @@ use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
 use crate::config::{Access, Electors};
+use crate::lease_api::own_lease;
 use crate::reach::Reach;
 
 /// How many seconds' worth of failed proofs one source may have at once.
@@ -42,6 +47,12 @@ impl Tokens for StateTokens {
     }
 }
 
+/// What counts at the Lease endpoint beside.
+struct OfElectors {
+    takes: Electors,
+    objects: ObjectService,
+}
+
 /// Proves who makes each request, and puts it beside the request.
 #[derive(Clone)]
 pub(crate) struct IdentifyLayer {
@@ -52,7 +63,7 @@ pub(crate) struct IdentifyLayer {
     pods_of: Option<Arc<str>>,
     reach: Reach,
     /// At the Lease endpoint.
-    electors: Option<Arc<Electors>>,
+    electors: Option<Arc<OfElectors>>,
 }
 
 impl IdentifyLayer {
@@ -90,8 +101,9 @@ impl IdentifyLayer {
     }
 
     /// The same for electors.
-    pub(crate) fn of_electors(self, electors: Electors) -> Self {
-        let electors = Some(Arc::new(electors));
+    pub(crate) fn of_electors(self, takes: Electors) -> Self {
+        let objects = ObjectService::new(self.context.clone());
+        let electors = Some(Arc::new(OfElectors { takes, objects }));
         Self { electors, ..self }
     }
 
@@ -121,8 +133,34 @@ impl IdentifyLayer {
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Option<Identified>, Refusal> {
+        self.identify_for(peer, headers, None)
+    }
+
+    /// The same for a request at the Lease endpoint, which may be for this lease. A token that has expired
+    /// counts if the caller holds it.
+    fn identify_for(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        lease: Option<&LeaseName>,
+    ) -> Result<Option<Identified>, Refusal> {
         let bind = || self.node.access_mode() == Mode::Enforced;
-        let mut not = match self.prove(peer, headers, bind()) {
+        let late = Cell::new(None);
+        let counts = |proven: &Proven| {
+            let who = self.identified(proven.clone());
+            let objects = self.electors.as_ref().map(|electors| &electors.objects);
+            let held = lease.zip(objects);
+            if held.is_some_and(|(lease, objects)| objects.is_held_by(&who, lease)) {
+                return Ok(());
+            }
+            late.set(who.pod_uid);
+            // It may not know yet what the caller holds.
+            Err(NotProven {
+                behind: !self.node.has_caught_up(),
+                ..NotProven::EXPIRED
+            })
+        };
+        let mut not = match self.prove(peer, headers, bind(), &counts) {
             Ok(proven) => return Ok(Some(self.identified(proven))),
             Err(not) => not,
         };
@@ -144,11 +182,24 @@ impl IdentifyLayer {
         }
         match binds {
             true => Err(refusal(&not)),
-            false => Ok(None),
+            // It is still that process: one that lost its lease must notice before it is granted another.
+            false => Ok(late.into_inner().map(|pod_uid| Identified {
+                principal: Principal::anonymous(),
+                token: None,
+                pod: None,
+                pod_uid: Some(pod_uid),
+                expires_unix: None,
+            })),
         }
     }
 
-    fn prove(&self, peer: &Peer, headers: &HeaderMap, binds: bool) -> Result<Proven, NotProven> {
+    fn prove(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        binds: bool,
+        counts: &dyn Fn(&Proven) -> Result<(), NotProven>,
+    ) -> Result<Proven, NotProven> {
         let mut offered = headers.get_all(AUTHORIZATION).iter();
         let header = offered.next();
         if header.is_some() && offered.next().is_some() {
@@ -158,7 +209,10 @@ impl IdentifyLayer {
         let electors = self.electors.as_ref();
         let demand = Demand {
             binds,
-            jwt_grace: electors.map_or(0, |electors| electors.token_grace.as_secs()),
+            grace: electors.map(|electors| Grace {
+                seconds: electors.takes.token_grace.as_secs(),
+                counts,
+            }),
         };
         self.prover.prove_as(peer, header, now_unix(), demand)
     }
@@ -175,7 +229,8 @@ impl IdentifyLayer {
         request: &mut Request<B>,
     ) -> Result<bool, Refusal> {
         self.reach.admit(peer, request.uri().path())?;
-        let identified = self.identify(peer, request.headers())?;
+        let lease = self.electors.as_ref().and_then(|_| own_lease(request));
+        let identified = self.identify_for(peer, request.headers(), lease.as_ref())?;
         let principal = identified.as_ref().map(|who| who.principal.clone());
         let principal = principal.unwrap_or_else(Principal::anonymous);
         let path = request.uri().path();
@@ -194,7 +249,7 @@ impl IdentifyLayer {
         // Pods of another Kubernetes may have the same names, and no node here sees their ends.
         let pod_uid = match (&proven.pod, &self.electors) {
             (Some(pod), _) => Some(Arc::from(pod.uid.as_str())),
-            (None, Some(electors)) => electors.process_of(&proven.principal),
+            (None, Some(electors)) => electors.takes.process_of(&proven.principal),
             (None, None) => None,
         };
         let pod = proven

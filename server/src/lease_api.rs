@@ -29,6 +29,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
+use ringfence_core::LeaseName;
 use ringfence_lease_api::route::{Route, parse};
 use ringfence_lease_api::{Failure, accept, discovery, shown as encoded};
 use ringfence_services::{Client, Context, ObjectCaller, ObjectService};
@@ -121,6 +122,17 @@ pub(crate) fn route_of(method: &Method, uri: &Uri) -> Option<&'static str> {
     }
 }
 
+/// The lease that its holder may ask for like this with a token that has expired.
+pub(crate) fn own_lease<B>(request: &Request<B>) -> Option<LeaseName> {
+    let uri = request.uri();
+    match parse(request.method().as_str(), uri.path(), uri.query()).ok()? {
+        Route::Get(key, _) | Route::Update(key, _) | Route::Patch(key, _) => {
+            shown::name_of(&key.namespace, &key.name).ok()
+        }
+        _ => None,
+    }
+}
+
 /// A request without its body.
 struct Asked {
     head: Parts,
@@ -170,13 +182,10 @@ impl LeaseApi {
         };
         let client = head.extensions.get::<Client>().cloned();
         let client = client.unwrap_or_else(|| Client::clone(&self.stray));
-        let caller = self.caller(&head, route.as_ref().ok());
-        let asked = caller.map(|caller| Asked { head, caller });
+        let caller = self.objects.caller(&head.extensions);
+        let asked = Asked { head, caller };
         if let Ok(Route::Watch(namespace, options)) = route {
-            let begun = match asked {
-                Ok(asked) => self.watch(asked, namespace, options).await,
-                Err(failure) => Err(failure),
-            };
+            let begun = self.watch(asked, namespace, options).await;
             return begun.unwrap_or_else(|failure| refused(&failure));
         }
         // Also of a request that is refused: a client that is still sending loses the answer with the
@@ -188,26 +197,14 @@ impl LeaseApi {
         if body.bytes().len() > BODY_BYTES_MAX {
             return refused(&Failure::too_large(BODY_BYTES_MAX));
         }
-        let answered = match (route, asked) {
-            (Ok(route), Ok(asked)) => self.route(asked, route, body.bytes()).await,
-            (Err(failure), _) | (_, Err(failure)) => Err(failure),
+        let answered = match route {
+            Ok(route) => self.route(asked, route, body.bytes()).await,
+            Err(failure) => Err(failure),
         };
         match answered {
             Ok(answer) => answer.response(),
             Err(failure) => refused(&failure),
         }
-    }
-
-    /// Who asks for this. An expired token gets and writes the lease that its caller holds.
-    fn caller(&self, head: &Parts, route: Option<&Route>) -> Result<ObjectCaller, Failure> {
-        let key = match route {
-            Some(Route::Get(key, _) | Route::Update(key, _) | Route::Patch(key, _)) => Some(key),
-            _ => None,
-        };
-        let name = key.and_then(|key| shown::name_of(&key.namespace, &key.name).ok());
-        let caller = self.objects.caller(&head.extensions);
-        let heeded = self.objects.heed_end(caller, name.as_ref());
-        heeded.map_err(|refusal| Failure::unauthorized(&refusal.message))
     }
 
     async fn route(&self, asked: Asked, route: Route, body: &[u8]) -> Result<Answer, Failure> {

@@ -49,5 +49,5 @@ pub use not_proven::{Credential, NotProven, Reached};
 pub use peer::Peer;
 pub use process::process_of;
 pub use proven::{BoundPod, Caller, Proven};
-pub use prover::{Demand, Figures, Prover};
+pub use prover::{Demand, Figures, Grace, Prover};
 pub use source::Source;

@@ -68,6 +68,9 @@ impl NotProven {
         "the request has several authorization headers; send one",
     );
 
+    /// A JWT whose time is over.
+    pub const EXPIRED: Self = Self::new(Credential::Jwt, "the JWT has expired; get a new one");
+
     pub(crate) const fn new(credential: Credential, why: &'static str) -> Self {
         Self {
             credential,

@@ -59,22 +59,46 @@ pub struct Figures {
 }
 
 /// What a proof has to meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+#[derive(Clone, Copy)]
+pub struct Demand<'a> {
     /// Whether a caller that is not proven is refused. Where it is served as `anonymous`, other callers of
     /// its source, which may be a gateway, do not make it one.
     pub binds: bool,
-    /// For how many seconds a JWT is taken beyond its end. What is [proven](Proven) by one does
-    /// [not hold](Proven::holds_at) then, and it is for the asker to say what that still counts for.
-    pub jwt_grace: u64,
+    /// For what a JWT counts that has expired; for nothing if this is left out.
+    pub grace: Option<Grace<'a>>,
 }
 
-impl Demand {
+/// A JWT beyond its end.
+#[derive(Clone, Copy)]
+pub struct Grace<'a> {
+    /// For how long it may count, in seconds.
+    pub seconds: u64,
+    /// Whether it counts for what is asked. What is proven by it does
+    /// [not hold](Proven::holds_at) any more.
+    pub counts: &'a dyn Fn(&Proven) -> Result<(), NotProven>,
+}
+
+impl Demand<'_> {
     /// A caller is refused that is not proven by what holds now.
     pub const FULL: Self = Self {
         binds: true,
-        jwt_grace: 0,
+        grace: None,
     };
+
+    fn seconds(&self) -> u64 {
+        self.grace.map_or(0, |grace| grace.seconds)
+    }
+
+    /// Takes what is verified, if it holds or counts all the same.
+    fn check(&self, proven: &Proven, now: u64) -> Result<(), NotProven> {
+        match &self.grace {
+            _ if proven.holds_at(now) => Ok(()),
+            Some(grace) if proven.holds_at(now.saturating_sub(grace.seconds)) => {
+                (grace.counts)(proven)
+            }
+            _ => Err(NotProven::EXPIRED),
+        }
+    }
 }
 
 const KINDS: [Credential; 4] = [
@@ -148,7 +172,7 @@ impl Prover {
         peer: &Peer,
         authorization: Option<&[u8]>,
         now: u64,
-        demand: Demand,
+        demand: Demand<'_>,
     ) -> Result<Proven, NotProven> {
         self.counted(match authorization {
             Some(header) => self.by_header(peer, header, now, demand),
@@ -187,12 +211,12 @@ impl Prover {
         peer: &Peer,
         header: &[u8],
         now: u64,
-        demand: Demand,
+        demand: Demand<'_>,
     ) -> Result<Proven, NotProven> {
         let bearer = bearer(header);
         // Before the limit: a caller that was proven does not suffer from others behind its gateway.
         if let Ok(token) = &bearer
-            && let Some(proven) = self.remembered(token, now, demand.jwt_grace)
+            && let Some(proven) = self.remembered(token, now, demand)
         {
             return Ok(proven);
         }
@@ -203,7 +227,7 @@ impl Prover {
         if demand.binds && !costs_little {
             self.check_source(peer, now)?;
         }
-        let proven = bearer.and_then(|token| self.by_token(token, now, demand.jwt_grace));
+        let proven = bearer.and_then(|token| self.by_token(token, now, demand));
         // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it.
         if matches!(&proven, Err(not) if !not.behind) {
             peer.failures().count(now);
@@ -264,24 +288,25 @@ impl Prover {
         })
     }
 
-    /// A proof by JWT that was made before and still holds, or did so at most `grace` seconds ago.
-    fn remembered(&self, token: &str, now: u64, grace: u64) -> Option<Proven> {
+    /// A proof by JWT that was made before and meets the demand.
+    fn remembered(&self, token: &str, now: u64, demand: Demand<'_>) -> Option<Proven> {
         if self.issuers.is_empty() || token.starts_with(cluster_token::PREFIX) {
             return None;
         }
         let digest = sha256(token.as_bytes());
         let proof = self.cache().get(&digest)?;
         // The keys may have been replaced since, and the cache is not held while a file is read.
-        let held = proof.proven.holds_at(now.saturating_sub(grace));
-        if !held || !jwt::is_current(&self.issuers, proof.by, now) {
+        if !jwt::is_current(&self.issuers, proof.by, now) {
             self.cache().remove(&digest);
             return None;
         }
+        // Another port may take what is too old for this one.
+        demand.check(&proof.proven, now).ok()?;
         self.counts.cached.fetch_add(1, Ordering::Relaxed);
         Some(proof.proven)
     }
 
-    fn by_token(&self, token: &str, now: u64, grace: u64) -> Result<Proven, NotProven> {
+    fn by_token(&self, token: &str, now: u64, demand: Demand<'_>) -> Result<Proven, NotProven> {
         if token.starts_with(cluster_token::PREFIX) {
             return cluster_token::prove(token, self.tokens.as_ref(), now);
         }
@@ -292,7 +317,8 @@ impl Prover {
                  with --jwt-issuer",
             ));
         }
-        let (proven, by) = jwt::prove(token, &self.issuers, now, grace)?;
+        let (proven, by) = jwt::prove(token, &self.issuers, now, demand.seconds())?;
+        demand.check(&proven, now)?;
         let proof = Proof {
             proven: proven.clone(),
             by,

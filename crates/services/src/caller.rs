@@ -36,6 +36,14 @@ pub struct ProvenPod {
     pub uid: String,
 }
 
+impl Identified {
+    /// What tells its process from others behind its principal, if the credential does.
+    #[must_use]
+    pub fn process(&self) -> Option<PodUid> {
+        PodUid::parse(self.pod_uid.as_deref()?).ok()
+    }
+}
+
 /// The caller of a request; empty if it has proven nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Who(Option<Arc<Identified>>);
@@ -94,12 +102,6 @@ impl Who {
             container: "",
         };
         Pod::parse(text).ok()
-    }
-
-    /// The Pod that the credential was made for, if it names one.
-    pub(crate) fn pod_uid(&self) -> Option<PodUid> {
-        let uid = self.0.as_ref()?.pod_uid.as_deref()?;
-        PodUid::parse(uid).ok()
     }
 
     /// How long the credential is valid still, zero if it is no more; `None` if it never expires.

@@ -85,6 +85,7 @@ enum For<'a> {
 #[derive(Clone, Debug)]
 pub struct ObjectCaller {
     who: Who,
+    process: Option<PodUid>,
     account: Arc<Account>,
 }
 
@@ -92,14 +93,24 @@ impl ObjectCaller {
     /// The Pod that the caller's credential was made for, if it names one.
     #[must_use]
     pub fn pod(&self) -> Option<PodUid> {
-        self.who.pod_uid()
+        self.process.clone()
     }
 
-    /// Whether the credential has expired. It counts for what the caller holds then, and for nothing
-    /// else: see [`ObjectService::heed_end`].
+    /// Whether the credential has expired. The edge takes it for what its caller holds, and what it is
+    /// taken for ends with that.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.who.has_expired()
+    }
+
+    fn holds(&self, state: &Frozen, name: &LeaseName) -> bool {
+        let principal = self.who.principal();
+        let may_be_unproven = state.access().mode() != Mode::Enforced && !self.is_late();
+        let term = state.object_term(name).map(|term| &term.candidate);
+        term.is_some_and(|of| {
+            let unproven = of.principal.is_none() && may_be_unproven;
+            of.pod == self.process && (unproven || of.principal.as_ref() == principal)
+        })
     }
 
     /// The same Pod, if leaders watch its Kubernetes.
@@ -126,34 +137,14 @@ impl ObjectService {
     #[must_use]
     pub fn caller(&self, beside: &Extensions) -> ObjectCaller {
         let client = beside.get::<Client>();
+        let identified = beside.get::<Identified>();
         ObjectCaller {
-            who: Who::new(beside.get::<Identified>().cloned()),
+            who: Who::new(identified.cloned()),
+            process: identified.and_then(Identified::process),
             account: client.map_or_else(
                 || self.context.new_account(),
                 |client| Arc::clone(client.account()),
             ),
-        }
-    }
-
-    /// The caller, as far as its credential counts for what it asks for. One that has expired counts
-    /// for the lease of this name, if the caller holds that; otherwise it proves nothing.
-    ///
-    /// # Errors
-    /// [`Refusal`] if it proves nothing and rights bind.
-    pub fn heed_end(
-        &self,
-        caller: ObjectCaller,
-        name: Option<&LeaseName>,
-    ) -> Result<ObjectCaller, Refusal> {
-        if !caller.is_late() || name.is_some_and(|name| self.holds(&caller, name)) {
-            return Ok(caller);
-        }
-        match self.context.node.access_mode() {
-            Mode::Enforced => Err(expired()),
-            Mode::Off | Mode::Permissive => Ok(ObjectCaller {
-                who: Who::default(),
-                ..caller
-            }),
         }
     }
 
@@ -242,17 +233,22 @@ impl ObjectService {
 
     /// Whether the caller holds this lease through its object, as far as this node knows. A term that began
     /// while nothing was proven is, where rights bind, that of no principal: who takes it over needs the
-    /// right to acquire it.
+    /// right to acquire it. And what has expired proves no more than who it was.
     #[must_use]
     pub fn holds(&self, caller: &ObjectCaller, name: &LeaseName) -> bool {
-        let (pod, principal) = (caller.pod(), caller.who.principal());
+        self.context
+            .node
+            .read(|machine| caller.holds(machine, name))
+    }
+
+    /// Whether the lease is held through its object by this very process of this principal, as far as this
+    /// node knows.
+    #[must_use]
+    pub fn is_held_by(&self, who: &Identified, name: &LeaseName) -> bool {
+        let (principal, process) = (&who.principal, who.process());
         self.context.node.read(|machine| {
-            let binds = machine.access().mode() == Mode::Enforced;
-            machine.object_term(name).is_some_and(|term| {
-                let (of, own) = (&term.candidate.pod, &term.candidate.principal);
-                let unproven = own.is_none() && !binds;
-                *of == pod && (unproven || own.as_ref() == principal)
-            })
+            let term = machine.object_term(name).map(|term| &term.candidate);
+            term.is_some_and(|of| of.pod == process && of.principal.as_ref() == Some(principal))
         })
     }
 
@@ -318,6 +314,9 @@ impl ObjectService {
         caller: &ObjectCaller,
         write: WriteObject,
     ) -> Result<ObjectWritten, ObjectRefused> {
+        if caller.is_late() && !self.keeps(caller, &write) {
+            return Err(expired().into());
+        }
         let command = Command::WriteObject(Box::new(write));
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         self.context.node.read_barrier().await.map_err(not_read)?;
@@ -359,13 +358,6 @@ impl ObjectService {
     ) -> Result<Frozen, ObjectRefused> {
         let who = &caller.who;
         self.context.admit(who)?;
-        let held = match purpose {
-            For::Read(Scope::Name(name)) | For::Write(name) => self.holds(caller, name),
-            For::Read(_) => false,
-        };
-        if caller.is_late() && !held && self.context.node.access_mode() == Mode::Enforced {
-            return Err(expired().into());
-        }
         self.context.cluster()?;
         match fresh {
             Fresh::Newest => self.context.node.read_barrier().await.map_err(not_read)?,
@@ -373,6 +365,13 @@ impl ObjectService {
             Fresh::Version(version, within) => self.wait_for(version, within).await?,
         }
         let state = self.context.node.frozen();
+        let held = match purpose {
+            For::Read(Scope::Name(name)) | For::Write(name) => caller.holds(&state, name),
+            For::Read(_) => false,
+        };
+        if caller.is_late() && !held && state.access().mode() == Mode::Enforced {
+            return Err(expired().into());
+        }
         let judge = |access: &Access| match purpose {
             For::Read(scope) => access.judge_read(who.principal(), scope),
             For::Write(_) => Ok(()),
@@ -425,7 +424,7 @@ impl ObjectService {
         self.written(applied.outcome)
     }
 
-    /// Whether this write can only renew or release what its caller holds. It is bound to a version, in
+    /// Whether this write can only renew or release what its caller holds, or change its metadata. It is bound to a version, in
     /// which the caller holds the lease, and the end of a grant makes another version: an entry that would
     /// grant finds that one, and is refused.
     fn keeps(&self, caller: &ObjectCaller, write: &WriteObject) -> bool {

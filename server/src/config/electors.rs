@@ -42,8 +42,8 @@ impl Electors {
             Some(raw) => {
                 let grace = duration::millis("lease-api-token-grace", raw)?;
                 let grace = Duration::from_millis(grace);
-                if grace > TOKEN_GRACE_MAX {
-                    let allowed = "0s to 168h";
+                if grace > TOKEN_GRACE_MAX || grace.subsec_millis() > 0 {
+                    let allowed = "whole seconds, 0s to 168h";
                     return Err(ConfigError::value("lease-api-token-grace", raw, allowed));
                 }
                 grace
@@ -60,11 +60,19 @@ impl Electors {
             ));
         }
         let patterns = patterns.iter().map(|raw| {
-            let parsed = PrincipalPattern::parse(raw);
-            parsed.map_err(|invalid| {
-                let allowed = invalid.to_string();
-                ConfigError::value("lease-api-single-process", raw.clone(), allowed)
-            })
+            let wrong =
+                |allowed| ConfigError::value("lease-api-single-process", raw.clone(), allowed);
+            let pattern = PrincipalPattern::parse(raw);
+            let pattern = pattern.map_err(|invalid| wrong(invalid.to_string()))?;
+            let shared = [Principal::anonymous(), Principal::local()];
+            match shared.iter().any(|principal| pattern.covers(principal)) {
+                false => Ok(pattern),
+                true => {
+                    let allowed = "principals that a credential names: `anonymous` and `local` are \
+                                   whichever processes come so, and `*` covers them";
+                    Err(wrong(allowed.to_owned()))
+                }
+            }
         });
         Ok(Self {
             token_grace,

@@ -47,8 +47,10 @@ pub(super) fn pause(refused: &ObjectRefused) -> Duration {
         ObjectRefused::Rejected(
             Rejection::Owing { remaining }
             | Rejection::LockDelay { remaining }
+            | Rejection::Revoking { remaining }
             | Rejection::QuietTime { remaining },
         ) => *remaining,
+        ObjectRefused::Rejected(Rejection::Queued { .. }) => Millis::FOREVER,
         _ => return Duration::ZERO,
     };
     Duration::from_millis(remaining.0).min(PAUSE_MAX)

@@ -357,7 +357,8 @@ impl LeaseApi {
         let done = timeout(time, self.objects.write(&writing.asked.caller, write)).await;
         let done = done.map_err(|_| Failure::timeout("the write may be done yet"))?;
         if let Err(refused) = &done {
-            sleep(failures::pause(refused)).await;
+            // A client that waits for less is to hear of it, too.
+            sleep(failures::pause(refused).min(time / 4)).await;
         }
         done.map_err(|refused| writing.refused(&refused, seconds))
     }

@@ -1,7 +1,9 @@
 package leaseapi
 
 import (
+	"crypto/tls"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +18,20 @@ import (
 // leeway is by how much the clock of the signer of a token may differ.
 const leeway = 60 * time.Second
 
+// enforce lets accounts have the leases of their own namespaces, and others nothing.
+func (c *cluster) enforce(t *testing.T) {
+	t.Helper()
+	for _, arguments := range [][]string{
+		{"access", "grant", "sa:prod:*", "acquire", "k8s/{namespace}/*"},
+		{"access", "mode", "enforced"},
+	} {
+		all := append([]string{"--endpoints", "unix:" + c.nodes[0].admin}, arguments...)
+		if _, err := testnode.Command(within(t, 30*time.Second), all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What goes on while no Pod gets a new token: an expired one renews what its Pod holds, is granted
 // nothing, and ends with the grace.
 func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
@@ -27,15 +43,7 @@ func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
 	}
 	t.Cleanup(c.stop)
 	ctx := within(t, 90*time.Second)
-	for _, arguments := range [][]string{
-		{"access", "grant", "sa:prod:*", "acquire", "k8s/{namespace}/*"},
-		{"access", "mode", "enforced"},
-	} {
-		all := append([]string{"--endpoints", "unix:" + c.nodes[0].admin}, arguments...)
-		if _, err := testnode.Command(ctx, all...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.enforce(t)
 	s := newStage(t, c)
 	ends := time.Now().Add(valid)
 	late := c.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
@@ -185,16 +193,11 @@ func TestAPrincipalOfASingleProcessReleases(t *testing.T) {
 	}
 	for _, enforced := range []bool{false, true} {
 		if enforced {
-			for _, arguments := range [][]string{
-				{"access", "grant", "token:*", "acquire", "k8s/shop/*"},
-				{"access", "grant", "sa:prod:*", "acquire", "k8s/{namespace}/*"},
-				{"access", "mode", "enforced"},
-			} {
-				all := append([]string{"--endpoints", "unix:" + c.nodes[0].admin}, arguments...)
-				if _, err := testnode.Command(ctx, all...); err != nil {
-					t.Fatal(err)
-				}
+			if _, err := testnode.Command(ctx, "--endpoints", "unix:"+c.nodes[0].admin,
+				"access", "grant", "token:*", "acquire", "k8s/shop/*"); err != nil {
+				t.Fatal(err)
 			}
+			c.enforce(t)
 		}
 		s := newStage(t, c)
 		if enforced {
@@ -236,4 +239,64 @@ func TestAPrincipalOfASingleProcessReleases(t *testing.T) {
 		}
 		s.leads(t, pod, nextMax)
 	}
+}
+
+// Where no rights bind an expired token proves nothing, but its process is still the one that it was: one
+// that lost its lease is not granted another inside of its term.
+func TestAnExpiredTokenThatLostItsLeaseEndsItsTerm(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, sharedCluster(t))
+	ends := time.Now().Add(3 * time.Second)
+	a := s.electWith(t, "a", s.cluster.tokenUntil("shop", s.name+"-a", ends.Add(-leeway)), false)
+	first := s.leads(t, a, 2*time.Second)
+	s.stays(t, first, time.Until(ends.Add(leaseDuration)))
+	if _, err := testnode.Command(within(t, 20*time.Second), "--endpoints", "unix:"+s.cluster.nodes[0].admin, "lease", "revoke",
+		"k8s/shop/"+s.name, strconv.FormatUint(token(t, first), 10), "--now", "--reason", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-a.ended:
+	case <-time.After(renewDeadline + 5*time.Second):
+		t.Fatalf("its term goes on, and the lease says %v %v", s.lease(t).Spec, s.lease(t).Annotations)
+	}
+}
+
+// Beside it the same token, and others that have expired, are refused at the client port: what fails there
+// does not end what counts here.
+func TestAnExpiredTokenAtTheClientPortEndsNoTerm(t *testing.T) {
+	t.Parallel()
+	c, err := startCluster(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	c.enforce(t)
+	s := newStage(t, c)
+	ends := time.Now().Add(3 * time.Second)
+	late := c.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
+	a := s.electWith(t, "a", late, true)
+	first := s.leads(t, a, 2*time.Second)
+	s.stays(t, first, time.Until(ends.Add(time.Second)))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	refused := func(url, token string) {
+		request, err := http.NewRequestWithContext(within(t, 10*time.Second), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusTooManyRequests {
+			t.Fatalf("%s: %s", url, answer.Status)
+		}
+	}
+	other := c.tokenUntil("shop", "other", ends.Add(-leeway))
+	for until := time.Now().Add(4 * leaseDuration); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		refused("https://"+c.nodes[0].client+"/v1/leases", late)
+		refused("https://"+c.nodes[0].host+"/apis/coordination.k8s.io/v1/namespaces/shop/leases", other)
+	}
+	s.stays(t, first, leaseDuration)
 }

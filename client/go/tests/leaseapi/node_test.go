@@ -35,6 +35,7 @@ const (
 // node is a process that serves the Lease endpoint.
 type node struct {
 	name, host string // host: of the Lease endpoint, HOST:PORT.
+	client     string // The client port, HOST:PORT.
 	admin      string // Its own socket.
 	arguments  []string
 	data       string
@@ -83,10 +84,11 @@ func tryCluster(size int, flags []string) (*cluster, error) {
 		name := fmt.Sprintf("n%d", i+1)
 		n := &node{name: name, host: fmt.Sprintf("127.0.0.1:%d", own[3]), data: filepath.Join(folder, name)}
 		n.admin = filepath.Join(n.data, "admin.sock")
+		n.client = fmt.Sprintf("127.0.0.1:%d", own[1])
 		n.arguments = []string{"serve", "--name", name, "--data-dir", n.data,
 			"--initial-cluster", strings.Join(members, ","),
 			"--listen-peer", fmt.Sprintf("127.0.0.1:%d", own[0]),
-			"--listen-client", fmt.Sprintf("127.0.0.1:%d", own[1]),
+			"--listen-client", n.client,
 			"--listen-http", fmt.Sprintf("127.0.0.1:%d", own[2]),
 			"--listen-lease-api", n.host,
 			"--cert-file", filepath.Join(folder, "cert.pem"), "--key-file", filepath.Join(folder, "key.pem"),

@@ -73,7 +73,7 @@ impl Claims {
         ))?;
         let ends = seconds(exp)?.saturating_add(LEEWAY);
         if now >= ends.saturating_add(grace) {
-            return Err(not("the JWT has expired; get a new one"));
+            return Err(NotProven::EXPIRED);
         }
         for begins in [&self.nbf, &self.iat].into_iter().flatten() {
             if now.saturating_add(LEEWAY) < seconds(begins)? {

@@ -1,6 +1,8 @@
 //! Audience, times, and claims that are there twice.
 
-use ringfence_access::{Demand, Peer};
+use std::cell::Cell;
+
+use ringfence_access::{Demand, Grace, NotProven, Peer, Proven};
 use serde_json::{Value, json};
 
 use crate::support::{AUDIENCE, ISSUER, NOW, SigningKey, Site, claims, claims_but};
@@ -124,16 +126,17 @@ fn attack_10_a_remembered_token_ends_at_its_end_too() {
 #[test]
 fn a_grace_takes_a_token_beyond_its_end_and_says_that_it_does_not_hold() {
     let (key, site) = site();
-    let demand = |jwt_grace| Demand {
-        binds: true,
-        jwt_grace,
+    let asked = Cell::new(0);
+    let counts = |_: &Proven| {
+        asked.set(asked.get() + 1);
+        Ok(())
     };
     let token = key.token(&claims_but("exp", json!(NOW - 100)));
     let header = format!("Bearer {token}");
-    let prove = |now, grace| {
+    let prove = |now, seconds| {
         let header = Some(header.as_bytes());
         site.prover
-            .prove_as(&Peer::bare(), header, now, demand(grace))
+            .prove_as(&Peer::bare(), header, now, demand(seconds, &counts))
     };
     // It ended 40 seconds ago, leeway included; looked at twice, since proofs are remembered.
     for (now, grace, good) in [
@@ -153,6 +156,36 @@ fn a_grace_takes_a_token_beyond_its_end_and_says_that_it_does_not_hold() {
             assert_eq!(proven.holds_at(now), now < NOW - 40);
         }
     }
+    assert_eq!(asked.get(), 4, "of what still holds nothing is asked");
+}
+
+fn demand(seconds: u64, counts: &dyn Fn(&Proven) -> Result<(), NotProven>) -> Demand<'_> {
+    Demand {
+        binds: true,
+        grace: Some(Grace { seconds, counts }),
+    }
+}
+
+#[test]
+fn an_expired_token_that_counts_for_nothing_is_a_failed_proof() {
+    let (key, site) = site();
+    let token = key.token(&claims_but("exp", json!(NOW - 100)));
+    let header = format!("Bearer {token}");
+    let prove = |counts: &dyn Fn(&Proven) -> Result<(), NotProven>| {
+        let header = Some(header.as_bytes());
+        let demand = demand(86_400, counts);
+        site.prover.prove_as(&Peer::bare(), header, NOW, demand)
+    };
+    assert!(prove(&|_| Ok(())).is_ok());
+    let refused = prove(&|_| Err(NotProven::EXPIRED)).unwrap_err();
+    assert!(refused.why.contains("has expired"), "{refused}");
+    // Neither that nor a refusal at a port without grace makes this one verify it again.
+    assert!(site.prove(&token).is_err());
+    let cached = site.prover.figures().cached;
+    assert!(prove(&|_| Ok(())).is_ok());
+    let figures = site.prover.figures();
+    assert_eq!(figures.cached, cached + 1);
+    assert_eq!(figures.failed[2].1, 2);
 }
 
 #[test]

@@ -115,6 +115,10 @@ async fn an_expired_credential_renews_and_releases_and_begins_nothing() {
     let name = put(None, "a").name;
     assert!(write(&late, put(None, "a")).await.is_err(), "a grant");
     let granted = write(&fresh, put(None, "a")).await.unwrap().object.version;
+    for rehearsed in [again(Some(granted), "a"), put(Some(granted + 9), "a")] {
+        let said = objects.rehearse(&late, rehearsed).await;
+        assert!(said.is_err(), "{said:?}");
+    }
     let kept = write(&late, put(Some(granted), "a")).await.unwrap();
     let version = kept.object.version;
     for refused in [
@@ -134,8 +138,11 @@ async fn an_expired_credential_renews_and_releases_and_begins_nothing() {
     let version = freed.object.version;
     assert!(freed.object.holder.is_none());
     assert!(write(&late, put(Some(version), "a")).await.is_err());
-    assert!(objects.heed_end(late.clone(), Some(&name)).is_ok(), "off");
     alone.enforce().await;
-    assert!(objects.heed_end(late.clone(), Some(&name)).is_err());
-    assert!(objects.heed_end(late, None).is_err());
+    for read in [
+        objects.get(&late, &name, Fresh::Any).await,
+        objects.get_to_write(&late, &name, Fresh::Any).await,
+    ] {
+        assert!(read.is_err(), "{read:?}");
+    }
 }
