@@ -258,7 +258,7 @@ mod tests {
         );
         let room = STORED_BYTES_MAX - stored.encode("leader").unwrap().len();
         // The key, its lengths and the bytes of the flag beside.
-        let value = "v".repeat(room + 2 - "big".len() - 7);
+        let value = "v".repeat(room + 2 - "big".len() - 8);
         stored.annotations.insert("big".to_owned(), value);
         let bytes = stored.encode("leader").unwrap();
         assert_eq!(bytes.len(), STORED_BYTES_MAX);

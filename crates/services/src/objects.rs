@@ -314,12 +314,13 @@ impl ObjectService {
         caller: &ObjectCaller,
         write: WriteObject,
     ) -> Result<ObjectWritten, ObjectRefused> {
-        if caller.is_late() && !self.keeps(caller, &write) {
-            return Err(expired().into());
-        }
+        let of_late = caller.is_late().then(|| write.clone());
         let command = Command::WriteObject(Box::new(write));
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         self.context.node.read_barrier().await.map_err(not_read)?;
+        if of_late.is_some_and(|write| !self.keeps(caller, &write)) {
+            return Err(expired().into());
+        }
         let rehearse = |machine: &StateMachine| machine.rehearse_object_write(&command);
         self.written(self.context.node.read(rehearse))
     }
