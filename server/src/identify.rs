@@ -1,7 +1,6 @@
 //! Who calls: what stands before all services, and proves the caller of each request. The HTTP port
 //! has its callers proven here, too.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -145,7 +144,6 @@ impl IdentifyLayer {
         lease: Option<&LeaseName>,
     ) -> Result<Option<Identified>, Refusal> {
         let bind = || self.node.access_mode() == Mode::Enforced;
-        let late = Cell::new(None);
         let counts = |proven: &Proven| {
             let who = self.identified(proven.clone());
             let objects = self.electors.as_ref().map(|electors| &electors.objects);
@@ -153,7 +151,6 @@ impl IdentifyLayer {
             if held.is_some_and(|(lease, objects)| objects.is_held_by(&who, lease)) {
                 return Ok(());
             }
-            late.set(who.pod_uid);
             // It may not know yet what the caller holds.
             Err(NotProven {
                 behind: !self.node.has_caught_up(),
@@ -180,16 +177,11 @@ impl IdentifyLayer {
             Some(reached) => metrics.proof_limited(reached.limit, source, binds),
             None => metrics.proof_failed(source, binds),
         }
-        match binds {
+        // An elector whose token has expired is no stranger: as `anonymous` it would be granted again what it
+        // lost inside of its term.
+        match binds || (self.electors.is_some() && not.is_expired()) {
             true => Err(refusal(&not)),
-            // It is still that process: one that lost its lease must notice before it is granted another.
-            false => Ok(late.into_inner().map(|pod_uid| Identified {
-                principal: Principal::anonymous(),
-                token: None,
-                pod: None,
-                pod_uid: Some(pod_uid),
-                expires_unix: None,
-            })),
+            false => Ok(None),
         }
     }
 

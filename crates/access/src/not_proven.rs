@@ -68,8 +68,14 @@ impl NotProven {
         "the request has several authorization headers; send one",
     );
 
-    /// A JWT whose time is over.
+    /// A JWT whose time is over; everything else about it is right.
     pub const EXPIRED: Self = Self::new(Credential::Jwt, "the JWT has expired; get a new one");
+
+    /// Whether it is [that](Self::EXPIRED).
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.why == Self::EXPIRED.why
+    }
 
     pub(crate) const fn new(credential: Credential, why: &'static str) -> Self {
         Self {

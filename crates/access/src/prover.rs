@@ -85,8 +85,10 @@ impl Demand<'_> {
         grace: None,
     };
 
-    fn seconds(&self) -> u64 {
-        self.grace.map_or(0, |grace| grace.seconds)
+    /// For how many seconds a JWT is verified beyond its end. Where some of these count, all are: what is
+    /// verified is remembered, so that a refusal costs little and none is charged for it.
+    fn verified_for(&self) -> u64 {
+        self.grace.map_or(0, |_| u64::MAX)
     }
 
     /// Takes what is verified, if it holds or counts all the same.
@@ -216,9 +218,9 @@ impl Prover {
         let bearer = bearer(header);
         // Before the limit: a caller that was proven does not suffer from others behind its gateway.
         if let Ok(token) = &bearer
-            && let Some(proven) = self.remembered(token, now, demand)
+            && let Some(answer) = self.remembered(token, now, demand)
         {
-            return Ok(proven);
+            return answer;
         }
         self.check_limits(peer, now)?;
         // A look at a cluster token costs one digest, less than a request of anybody: its bearer need
@@ -228,8 +230,10 @@ impl Prover {
             self.check_source(peer, now)?;
         }
         let proven = bearer.and_then(|token| self.by_token(token, now, demand));
-        // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it.
-        if matches!(&proven, Err(not) if !not.behind) {
+        // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it. Nor
+        // is what was verified and remembered: many candidates with expired tokens may be behind one gateway.
+        let remembered = |not: &NotProven| demand.grace.is_some() && not.is_expired();
+        if matches!(&proven, Err(not) if !not.behind && !remembered(not)) {
             peer.failures().count(now);
             self.failures.count(now);
             if let Some(source) = peer.source() {
@@ -288,8 +292,13 @@ impl Prover {
         })
     }
 
-    /// A proof by JWT that was made before and meets the demand.
-    fn remembered(&self, token: &str, now: u64, demand: Demand<'_>) -> Option<Proven> {
+    /// What a JWT proves that was verified before.
+    fn remembered(
+        &self,
+        token: &str,
+        now: u64,
+        demand: Demand<'_>,
+    ) -> Option<Result<Proven, NotProven>> {
         if self.issuers.is_empty() || token.starts_with(cluster_token::PREFIX) {
             return None;
         }
@@ -300,10 +309,12 @@ impl Prover {
             self.cache().remove(&digest);
             return None;
         }
-        // Another port may take what is too old for this one.
-        demand.check(&proof.proven, now).ok()?;
+        // Another port may take what is too old for this one, so it stays.
+        if let Err(not) = demand.check(&proof.proven, now) {
+            return Some(Err(not));
+        }
         self.counts.cached.fetch_add(1, Ordering::Relaxed);
-        Some(proof.proven)
+        Some(Ok(proof.proven))
     }
 
     fn by_token(&self, token: &str, now: u64, demand: Demand<'_>) -> Result<Proven, NotProven> {
@@ -317,13 +328,13 @@ impl Prover {
                  with --jwt-issuer",
             ));
         }
-        let (proven, by) = jwt::prove(token, &self.issuers, now, demand.seconds())?;
-        demand.check(&proven, now)?;
+        let (proven, by) = jwt::prove(token, &self.issuers, now, demand.verified_for())?;
         let proof = Proof {
             proven: proven.clone(),
             by,
         };
         self.cache().insert(sha256(token.as_bytes()), proof);
+        demand.check(&proven, now)?;
         Ok(proven)
     }
 

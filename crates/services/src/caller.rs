@@ -104,6 +104,11 @@ impl Who {
         Pod::parse(text).ok()
     }
 
+    /// What tells its process from others behind its principal.
+    pub(crate) fn process(&self) -> Option<PodUid> {
+        self.0.as_ref()?.process()
+    }
+
     /// How long the credential is valid still, zero if it is no more; `None` if it never expires.
     pub(crate) fn expires_in(&self) -> Option<Duration> {
         let expires = self.0.as_ref()?.expires_unix?;

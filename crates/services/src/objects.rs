@@ -85,7 +85,6 @@ enum For<'a> {
 #[derive(Clone, Debug)]
 pub struct ObjectCaller {
     who: Who,
-    process: Option<PodUid>,
     account: Arc<Account>,
 }
 
@@ -93,7 +92,7 @@ impl ObjectCaller {
     /// The Pod that the caller's credential was made for, if it names one.
     #[must_use]
     pub fn pod(&self) -> Option<PodUid> {
-        self.process.clone()
+        self.who.process()
     }
 
     /// Whether the credential has expired. The edge takes it for what its caller holds, and what it is
@@ -109,7 +108,7 @@ impl ObjectCaller {
         let term = state.object_term(name).map(|term| &term.candidate);
         term.is_some_and(|of| {
             let unproven = of.principal.is_none() && may_be_unproven;
-            of.pod == self.process && (unproven || of.principal.as_ref() == principal)
+            of.pod == self.pod() && (unproven || of.principal.as_ref() == principal)
         })
     }
 
@@ -137,10 +136,8 @@ impl ObjectService {
     #[must_use]
     pub fn caller(&self, beside: &Extensions) -> ObjectCaller {
         let client = beside.get::<Client>();
-        let identified = beside.get::<Identified>();
         ObjectCaller {
-            who: Who::new(identified.cloned()),
-            process: identified.and_then(Identified::process),
+            who: Who::new(beside.get::<Identified>().cloned()),
             account: client.map_or_else(
                 || self.context.new_account(),
                 |client| Arc::clone(client.account()),

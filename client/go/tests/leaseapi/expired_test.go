@@ -241,8 +241,8 @@ func TestAPrincipalOfASingleProcessReleases(t *testing.T) {
 	}
 }
 
-// Where no rights bind an expired token proves nothing, but its process is still the one that it was: one
-// that lost its lease is not granted another inside of its term.
+// Also where no rights bind an elector whose token has expired is no stranger: one that lost its lease is
+// not granted another inside of its term.
 func TestAnExpiredTokenThatLostItsLeaseEndsItsTerm(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))

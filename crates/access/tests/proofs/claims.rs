@@ -186,6 +186,17 @@ fn an_expired_token_that_counts_for_nothing_is_a_failed_proof() {
     let figures = site.prover.figures();
     assert_eq!(figures.cached, cached + 1);
     assert_eq!(figures.failed[2].1, 2);
+    // Whatever its age, it is verified once, and none is charged for it.
+    let old = key.token(&claims_but("exp", json!(1_000)));
+    let header = format!("Bearer {old}");
+    for _ in 0..1_000 {
+        let header = Some(header.as_bytes());
+        let refused = site
+            .prover
+            .prove_as(&Peer::bare(), header, NOW, demand(10, &|_| Ok(())));
+        assert!(refused.unwrap_err().is_expired());
+    }
+    assert_eq!(site.prover.figures().limited, 0);
 }
 
 #[test]
