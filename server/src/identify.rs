@@ -9,7 +9,7 @@ use ringfence_access::{
     Demand, Grace, InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens,
     now_unix,
 };
-use ringfence_core::{ClusterToken, LeaseName, Mode, Principal};
+use ringfence_core::{ClusterToken, LeaseName, Mode, PodUid, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
@@ -239,8 +239,8 @@ impl IdentifyLayer {
 
     fn identified(&self, proven: Proven) -> Identified {
         // Pods of another Kubernetes may have the same names, and no node here sees their ends.
-        let pod_uid = match (&proven.pod, &self.electors) {
-            (Some(pod), _) => Some(Arc::from(pod.uid.as_str())),
+        let process = match (&proven.pod, &self.electors) {
+            (Some(pod), _) => PodUid::parse(&pod.uid).ok(),
             (None, Some(electors)) => electors.takes.process_of(&proven.principal),
             (None, None) => None,
         };
@@ -255,7 +255,7 @@ impl IdentifyLayer {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
             }),
-            pod_uid,
+            process,
             expires_unix: proven.expires_unix,
         }
     }

@@ -119,7 +119,7 @@ impl Site {
                 principal: alice(),
                 token: None,
                 pod: None,
-                pod_uid: None,
+                process: None,
                 expires_unix: valid.map(|valid| since_epoch().as_secs() + valid),
             });
         if let Some(key) = key {

@@ -37,7 +37,7 @@ pub(super) fn proven(principal: &str) -> Identified {
         principal: Principal::parse(principal).unwrap(),
         token: None,
         pod: None,
-        pod_uid: None,
+        process: None,
         expires_unix: None,
     }
 }

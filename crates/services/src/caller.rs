@@ -16,10 +16,10 @@ pub struct Identified {
     pub token: Option<u64>,
     /// The Pod whose own credential was shown.
     pub pod: Option<ProvenPod>,
-    /// The UID of the Pod that the credential was made for, by the word of its issuer: of whichever
-    /// Kubernetes, so that it tells processes behind one principal apart and says nothing else. The same
-    /// for all credentials of a principal that one process alone has, by the word of an operator.
-    pub pod_uid: Option<Arc<str>>,
+    /// What tells processes behind one principal apart, and says nothing else: the UID of the Pod that the
+    /// credential was made for, of whichever Kubernetes, by the word of its issuer. By the word of an
+    /// operator, the same for all credentials of a principal that one process alone has.
+    pub process: Option<PodUid>,
     /// When streams and watches that began with this credential end, in seconds since the Unix
     /// epoch, by this node's clock; never if left out. Leeway is added by who proves.
     pub expires_unix: Option<u64>,
@@ -34,14 +34,6 @@ pub struct ProvenPod {
     pub name: String,
     /// Its UID.
     pub uid: String,
-}
-
-impl Identified {
-    /// What tells its process from others behind its principal, if the credential does.
-    #[must_use]
-    pub fn process(&self) -> Option<PodUid> {
-        PodUid::parse(self.pod_uid.as_deref()?).ok()
-    }
 }
 
 /// The caller of a request; empty if it has proven nothing.
@@ -106,7 +98,7 @@ impl Who {
 
     /// What tells its process from others behind its principal.
     pub(crate) fn process(&self) -> Option<PodUid> {
-        self.0.as_ref()?.process()
+        self.0.as_ref()?.process.clone()
     }
 
     /// How long the credential is valid still, zero if it is no more; `None` if it never expires.

@@ -230,7 +230,7 @@ impl ObjectService {
 
     /// Whether the caller holds this lease through its object, as far as this node knows. A term that began
     /// while nothing was proven is, where rights bind, that of no principal: who takes it over needs the
-    /// right to acquire it. And what has expired proves no more than who it was.
+    /// right to acquire it. And what has expired proves only who it was.
     #[must_use]
     pub fn holds(&self, caller: &ObjectCaller, name: &LeaseName) -> bool {
         self.context
@@ -242,10 +242,10 @@ impl ObjectService {
     /// node knows.
     #[must_use]
     pub fn is_held_by(&self, who: &Identified, name: &LeaseName) -> bool {
-        let (principal, process) = (&who.principal, who.process());
+        let (principal, process) = (&who.principal, &who.process);
         self.context.node.read(|machine| {
             let term = machine.object_term(name).map(|term| &term.candidate);
-            term.is_some_and(|of| of.pod == process && of.principal.as_ref() == Some(principal))
+            term.is_some_and(|of| of.pod == *process && of.principal.as_ref() == Some(principal))
         })
     }
 

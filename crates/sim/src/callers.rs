@@ -43,7 +43,7 @@ impl Credential {
         let identified = |token| Identified {
             principal: self.principal().clone(),
             token,
-            pod_uid: None,
+            process: None,
             pod: None,
             expires_unix: None,
         };

@@ -1,10 +1,9 @@
 //! What the Lease endpoint takes of electors beside the credentials of all callers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_access::process_of;
-use ringfence_core::{Principal, PrincipalPattern};
+use ringfence_core::{PodUid, Principal, PrincipalPattern};
 
 use super::given::Given;
 use super::{ConfigError, duration};
@@ -81,9 +80,9 @@ impl Electors {
     }
 
     /// What stands for the one process that has this principal, if one alone has it.
-    pub(crate) fn process_of(&self, principal: &Principal) -> Option<Arc<str>> {
+    pub(crate) fn process_of(&self, principal: &Principal) -> Option<PodUid> {
         let mut patterns = self.single_process.iter();
         patterns.find(|pattern| pattern.covers(principal))?;
-        Some(process_of(principal).into())
+        PodUid::parse(&process_of(principal)).ok()
     }
 }

@@ -32,11 +32,21 @@ func (c *cluster) enforce(t *testing.T) {
 	}
 }
 
+// leadsLate starts an elector that leads by a token which ends some seconds later, and returns what the lease
+// says, the token and its end.
+func (s *stage) leadsLate(t *testing.T, release bool) (*elector, *coordinationv1.Lease, string, time.Time) {
+	t.Helper()
+	ends := time.Now().Add(4 * time.Second)
+	late := s.cluster.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
+	a := s.electWith(t, "a", late, release)
+	return a, s.leads(t, a, 3*time.Second), late, ends
+}
+
 // What goes on while no Pod gets a new token: an expired one renews what its Pod holds, is granted
 // nothing, and ends with the grace.
 func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
 	t.Parallel()
-	const valid, grace = 4 * time.Second, 15 * time.Second
+	const grace = 15 * time.Second
 	c, err := startCluster(1, "--lease-api-token-grace", grace.String())
 	if err != nil {
 		t.Fatal(err)
@@ -45,10 +55,7 @@ func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
 	ctx := within(t, 90*time.Second)
 	c.enforce(t)
 	s := newStage(t, c)
-	ends := time.Now().Add(valid)
-	late := c.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
-	a := s.electWith(t, "a", late, true)
-	first := s.leads(t, a, 3*time.Second)
+	_, first, late, ends := s.leadsLate(t, true)
 	b := s.elect(t, "b", settings{})
 	first = s.stays(t, first, time.Until(ends.Add(leaseDuration*2)))
 
@@ -132,9 +139,7 @@ func TestAnExpiredTokenRenewsAndIsGrantedNothing(t *testing.T) {
 func TestAnExpiredTokenReleasesWhatItHolds(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))
-	ends := time.Now().Add(3 * time.Second)
-	a := s.electWith(t, "a", s.cluster.tokenUntil("shop", s.name+"-a", ends.Add(-leeway)), true)
-	first := s.leads(t, a, 2*time.Second)
+	a, first, _, ends := s.leadsLate(t, true)
 	b := s.elect(t, "b", settings{})
 	s.stays(t, first, time.Until(ends.Add(leaseDuration)))
 	s.resign(t, a)
@@ -246,9 +251,7 @@ func TestAPrincipalOfASingleProcessReleases(t *testing.T) {
 func TestAnExpiredTokenThatLostItsLeaseEndsItsTerm(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))
-	ends := time.Now().Add(3 * time.Second)
-	a := s.electWith(t, "a", s.cluster.tokenUntil("shop", s.name+"-a", ends.Add(-leeway)), false)
-	first := s.leads(t, a, 2*time.Second)
+	a, first, _, ends := s.leadsLate(t, false)
 	s.stays(t, first, time.Until(ends.Add(leaseDuration)))
 	if _, err := testnode.Command(within(t, 20*time.Second), "--endpoints", "unix:"+s.cluster.nodes[0].admin, "lease", "revoke",
 		"k8s/shop/"+s.name, strconv.FormatUint(token(t, first), 10), "--now", "--reason", "a test"); err != nil {
@@ -265,17 +268,15 @@ func TestAnExpiredTokenThatLostItsLeaseEndsItsTerm(t *testing.T) {
 // does not end what counts here.
 func TestAnExpiredTokenAtTheClientPortEndsNoTerm(t *testing.T) {
 	t.Parallel()
-	c, err := startCluster(1)
+	// What expired tokens ask for in vain is no part of their account's share.
+	c, err := startCluster(1, "--principal-requests-max", "40")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.stop)
 	c.enforce(t)
 	s := newStage(t, c)
-	ends := time.Now().Add(3 * time.Second)
-	late := c.tokenUntil("shop", s.name+"-a", ends.Add(-leeway))
-	a := s.electWith(t, "a", late, true)
-	first := s.leads(t, a, 2*time.Second)
+	_, first, late, ends := s.leadsLate(t, true)
 	s.stays(t, first, time.Until(ends.Add(time.Second)))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	refused := func(url, token string) {
@@ -294,7 +295,7 @@ func TestAnExpiredTokenAtTheClientPortEndsNoTerm(t *testing.T) {
 		}
 	}
 	other := c.tokenUntil("shop", "other", ends.Add(-leeway))
-	for until := time.Now().Add(4 * leaseDuration); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(4 * leaseDuration); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		refused("https://"+c.nodes[0].client+"/v1/leases", late)
 		refused("https://"+c.nodes[0].host+"/apis/coordination.k8s.io/v1/namespaces/shop/leases", other)
 	}

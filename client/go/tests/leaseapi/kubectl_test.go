@@ -47,14 +47,7 @@ func TestKubectl(t *testing.T) {
 		}
 		return path
 	}
-	config := write("config", fmt.Sprintf(`
-apiVersion: v1
-kind: Config
-current-context: ringfence
-contexts: [{name: ringfence, context: {cluster: ringfence, user: web, namespace: shop}}]
-clusters: [{name: ringfence, cluster: {server: "https://%s", certificate-authority: "%s"}}]
-users: [{name: web, user: {token: "%s"}}]
-`, s.cluster.nodes[0].host, filepath.Join(s.cluster.folder, "cert.pem"), s.cluster.token("kubectl")))
+	config := s.cluster.kubeconfig(t, s.cluster.nodes[0].host, s.cluster.token("kubectl"))
 	binary := kubectl(t)
 	command := func(arguments ...string) *exec.Cmd {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -83,18 +83,7 @@ func (s *stage) runKuber(t *testing.T, crate, identity string) *kuber {
 		t.Fatal(err)
 	}
 	k := &kuber{identity: identity, pod: s.name + "-" + identity, recorder: record(t, s.cluster), ended: make(chan struct{})}
-	config := filepath.Join(t.TempDir(), "config")
-	text := fmt.Sprintf(`
-apiVersion: v1
-kind: Config
-current-context: ringfence
-contexts: [{name: ringfence, context: {cluster: ringfence, user: web, namespace: shop}}]
-clusters: [{name: ringfence, cluster: {server: "https://%s", certificate-authority: "%s"}}]
-users: [{name: web, user: {token: "%s"}}]
-`, k.recorder.host, filepath.Join(s.cluster.folder, "cert.pem"), s.cluster.token(k.pod))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := s.cluster.kubeconfig(t, k.recorder.host, s.cluster.token(k.pod))
 	k.command = exec.Command(program, crate, s.name, identity, fmt.Sprint(int(leaseDuration/time.Second)))
 	k.command.Env = append(os.Environ(), "KUBECONFIG="+config)
 	k.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

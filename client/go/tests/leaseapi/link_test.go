@@ -3,8 +3,12 @@ package leaseapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -169,6 +173,24 @@ func (w *wire) Read(b []byte) (int, error) {
 func (c *cluster) config(l *link, token string) *rest.Config {
 	return &rest.Config{Host: "https://ringfence.test", BearerToken: token, Dial: l.dial, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}}
+}
+
+// kubeconfig is the same as a file, for a program of its own.
+func (c *cluster) kubeconfig(t *testing.T, host, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: ringfence
+contexts: [{name: ringfence, context: {cluster: ringfence, user: web, namespace: shop}}]
+clusters: [{name: ringfence, cluster: {server: "https://%s", certificate-authority: "%s"}}]
+users: [{name: web, user: {token: "%s"}}]
+`, host, filepath.Join(c.folder, "cert.pem"), token)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func (c *cluster) client(l *link, token string) (*kubernetes.Clientset, error) {

@@ -81,7 +81,7 @@ async fn a_term_of_an_unproven_process_makes_no_other_principal_its_holder() {
 fn late(objects: &ObjectService, pod: &str, expired: bool) -> ObjectCaller {
     let mut beside = Extensions::new();
     beside.insert(Identified {
-        pod_uid: Some(pod.into()),
+        process: PodUid::parse(pod).ok(),
         expires_unix: expired.then_some(1),
         ..proven("sa:prod:shop/web")
     });

@@ -70,7 +70,7 @@ pub(super) fn who(name: &str) -> Identified {
         principal: Principal::parse(&format!("cert:cn:{name}")).unwrap(),
         token: None,
         pod: None,
-        pod_uid: None,
+        process: None,
         expires_unix: None,
     }
 }

@@ -5,7 +5,6 @@
 //! trust in its own clock and its `ReleaseOnCancel`, which looks for a fresh version and trusts its
 //! old belief.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Extensions;
@@ -367,7 +366,7 @@ impl Elector {
             principal: Principal::parse("sa:sim:prod/web").expect("a principal as it is named"),
             token: None,
             pod: None,
-            pod_uid: Some(Arc::from(self.pod().as_str())),
+            process: Some(self.pod()),
             expires_unix: None,
         });
         who

@@ -122,7 +122,7 @@ fn who() -> Extensions {
         principal: Principal::parse("sa:sim:prod/watcher").expect("a principal as it is named"),
         token: None,
         pod: None,
-        pod_uid: None,
+        process: None,
         expires_unix: None,
     });
     who
