@@ -58,6 +58,8 @@
 //! | MariaDB 10.6 and later, MySQL 8.0.29 and later (tested: MariaDB) | `mysql`; other languages call the procedures | a row of the same database, in InnoDB | mark and data change in one transaction, at every isolation level, for tables of InnoDB | with `innodb_flush_log_at_trx_commit` other than 1, with a binary log and `sync_binlog` other than 1 (in MariaDB the default is 0), or in a failover to an asynchronous replica, the newest commits |
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
 //! | S3 and its like, with conditional writes (tested: versitygw) | `s3` | in the object itself, in front of its body | mark and body change in one conditional write; one mark for each object | nothing acknowledged, in one bucket; a failover to a replica of the bucket loses the newest writes |
+//! | etcd 3.4 and later (tested: 3.6) | `etcd` | a key of its own, `ringfence/marks/NAME` | mark and data change in one transaction, which carries the caller's own | nothing acknowledged, with fsync on, which is etcd's default |
+//! | files in a directory of one machine | `files` | a file of the same directory | mark and data change by one rename, under a lock file; never on NFS or SMB, which are refused | nothing acknowledged, while the disk keeps what it has synced |
 //!
 //! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
 //! token (`advance_to`) before writes are served. The modules say how to avoid it.
@@ -69,7 +71,7 @@
 //! |---|---|---|
 //! | other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row matched (some drivers count changed ones), or roll back. At any isolation level; a serialization failure repeats the whole transaction |
 //! | DynamoDB and its like | a field of the item | condition `attribute_not_exists(mark) OR mark <= :t` on each write, which sets it; a deletion leaves an item with the mark |
-//! | etcd, Consul | a key of its own | read the mark; a transaction that compares the mark key's revision, and puts mark and data |
+//! | Consul | a key of its own | read the mark; a transaction that compares the mark key's index, and puts mark and data |
 //! | other object stores | the content of the object itself, never its metadata: an ETag does not cover that | read it with its ETag, check, write with `If-Match`; a deletion writes an object with the mark alone |
 //! | anything without conditional writes | nowhere | cannot be guarded: put a service with a guard before it |
 //!
@@ -83,6 +85,8 @@
 //! | this process | [`Guard`] | never |
 //! | SQLite | `sqlite::SqliteSeal` | with `synchronous` below `EXTRA`, or below `FULL` in WAL mode; with the journal in memory or off |
 //! | PostgreSQL | `postgres::PostgresSeal` | with `fsync` or `synchronous_commit` off; with replicas of which none is a synchronous physical standby, or where the role cannot see that (`pg_monitor`); with `remote_write`; if the wait for a standby was cancelled |
+//! | etcd | `etcd::EtcdSeal` | never; `--unsafe-no-fsync` cannot be seen from outside |
+//! | files | `files::FilesGuard` | in a file system in memory |
 //! | others, and pools of connections | [`sealable_fn`] | as the program says; `RedisGuard::hazards` lists what it is for Redis |
 //!
 //! [`conformance`] is the test that all of the first table pass against their real store, published
@@ -107,6 +111,8 @@
 //! | `mysql` | module `mysql` | `mysql_async`; TLS and pools as that crate's users choose |
 //! | `redis` | module `redis` | `redis`, on any of its asynchronous connections under tokio |
 //! | `s3` | module `s3` | `object_store`, on `ring`; what sends requests, and TLS, as that crate's users choose |
+//! | `etcd` | module `etcd` | `tonic`; TLS and members as the channel has them |
+//! | `files` | module `files`, on Unix | `rustix` |
 //! | `follow` | module `follow`: floors, so that a stale holder is refused before the new one comes, and a forged token waits and is refused | a stream of floors, for example the client crate's, under tokio |
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
@@ -116,18 +122,29 @@ pub mod conformance;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod decoders;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(all(feature = "files", unix))]
+pub mod files;
 #[cfg(feature = "follow")]
 pub mod follow;
+#[cfg(any(feature = "etcd", all(feature = "files", unix)))]
+mod mark_text;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", all(feature = "files", unix)))]
 mod on_thread;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "s3"))]
+#[cfg(any(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "s3",
+    feature = "etcd"
+))]
 mod retries;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -7,7 +7,7 @@
 //! - `browser` shows pages to a headless browser.
 //! - `certificates` signs what tests of TLS need, good and bad.
 //! - `ports` keeps ports of loopback for servers that come and go.
-//! - `programs` builds with Go what no package has; `s3` is a server of S3.
+//! - `programs` builds with Go what no package has; `s3` is a server of S3, and `etcd` an etcd.
 //! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
@@ -15,6 +15,8 @@ pub mod arbitrary;
 pub mod browser;
 #[cfg(feature = "certificates")]
 pub mod certificates;
+#[cfg(feature = "programs")]
+pub mod etcd;
 pub mod heap;
 pub mod invariants;
 #[cfg(feature = "ports")]

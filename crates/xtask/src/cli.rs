@@ -70,6 +70,10 @@ pub enum Command {
     /// on two cores, once
     #[command(verbatim_doc_comment)]
     S3,
+    /// Writes to the user's cache: builds the etcd that tests start; needs Go; two minutes on two cores,
+    /// once
+    #[command(verbatim_doc_comment)]
+    Etcd,
     /// Checks that everything compiles for macOS, and the client for Windows; installs into
     /// target/zig what compiles C for them; minutes
     #[command(verbatim_doc_comment)]
@@ -159,6 +163,7 @@ mod tests {
             "kubernetes",
             "older-kubernetes",
             "s3",
+            "etcd",
             "targets",
             "arm64",
             "test-node",

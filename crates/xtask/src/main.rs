@@ -9,6 +9,7 @@ fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Command::Kubernetes) => xtask::servers::kubernetes(&root),
         Ok(Command::OlderKubernetes(request)) => xtask::older::run(&request, &root),
+        Ok(Command::Etcd) => xtask::servers::etcd(&root),
         Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Arm64) => xtask::arm64::run(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),

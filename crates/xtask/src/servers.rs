@@ -1,4 +1,4 @@
-//! `cargo xtask kubernetes` and `cargo xtask s3`: build the servers that tests start and no package
+//! `cargo xtask kubernetes`, `cargo xtask s3` and `cargo xtask etcd`: build the servers that tests start and no package
 //! has.
 
 use std::path::Path;
@@ -19,6 +19,20 @@ pub fn s3(root: &Path) -> ExitCode {
     run(
         root,
         &[&["ringfence-testkit", "--bin", "s3-server"], &features[..]].concat(),
+    )
+}
+
+/// Builds etcd unless it is there; its path is printed.
+#[must_use]
+pub fn etcd(root: &Path) -> ExitCode {
+    let features = ["--features", "programs"];
+    run(
+        root,
+        &[
+            &["ringfence-testkit", "--bin", "etcd-server"],
+            &features[..],
+        ]
+        .concat(),
     )
 }
 

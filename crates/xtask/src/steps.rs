@@ -128,6 +128,7 @@ fn steps(command: &Command) -> Vec<Step> {
         | Command::Planted(_)
         | Command::Sim { .. }
         | Command::Kubernetes
+        | Command::Etcd
         | Command::S3
         | Command::OlderKubernetes(_)
         | Command::Targets

@@ -1,0 +1,98 @@
+//! Which file system a directory is on.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use super::FilesError;
+use super::disk::failed;
+
+const ASK: &str = "ask for the file system of the guarded directory";
+
+/// Refuses a directory that other machines change as well.
+pub(super) fn refuse_network(data: &OwnedFd, directory: &Path) -> Result<(), FilesError> {
+    match network(data)? {
+        None => Ok(()),
+        Some(kind) => Err(FilesError::NetworkFileSystem {
+            directory: directory.to_owned(),
+            kind,
+        }),
+    }
+}
+
+/// The kinds of `statfs` by their numbers in `linux/magic.h`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NETWORK: &[(u32, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xfe53_4d42, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0x5346_414f, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+];
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn kind(data: &OwnedFd) -> Result<u32, FilesError> {
+    let stat = rustix::fs::fstatfs(data).map_err(failed(ASK))?;
+    // The number has 32 bits, in a word that is signed or wider on some machines.
+    let low = i128::from(stat.f_type) & i128::from(u32::MAX);
+    Ok(u32::try_from(low).unwrap_or(0))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn network(data: &OwnedFd) -> Result<Option<&'static str>, FilesError> {
+    Ok(named(kind(data)?))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn named(kind: u32) -> Option<&'static str> {
+    let found = NETWORK.iter().find(|(number, _)| *number == kind);
+    found.map(|(_, name)| *name)
+}
+
+/// Whether what is written there ends with the machine's power.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn is_in_memory(data: &OwnedFd) -> Result<bool, FilesError> {
+    Ok(MEMORY.contains(&kind(data)?))
+}
+
+#[cfg(target_vendor = "apple")]
+fn network(data: &OwnedFd) -> Result<Option<&'static str>, FilesError> {
+    let stat = rustix::fs::fstatfs(data).map_err(failed(ASK))?;
+    let name: Vec<u8> = stat
+        .f_fstypename
+        .iter()
+        .map(|letter| letter.to_ne_bytes()[0])
+        .take_while(|letter| *letter != 0)
+        .collect();
+    let known = ["nfs", "smbfs", "afpfs", "webdav", "ftp"];
+    Ok(known.into_iter().find(|known| known.as_bytes() == name))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn network(_: &OwnedFd) -> Result<Option<&'static str>, FilesError> {
+    Ok(None)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn is_in_memory(_: &OwnedFd) -> Result<bool, FilesError> {
+    Ok(false)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers() {
+        assert_eq!(named(0x6969), Some("NFS"));
+        assert_eq!(named(0xff53_4d42), Some("CIFS"));
+        // ext4, and one in memory.
+        assert_eq!(named(0xef53), None);
+        assert_eq!(named(0x0102_1994), None);
+    }
+}
