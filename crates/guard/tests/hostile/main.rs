@@ -5,6 +5,8 @@
 //! `soak.rs`.
 #![allow(clippy::unwrap_used)]
 
+mod etcd;
+mod files;
 mod killed;
 mod memory;
 mod mysql;

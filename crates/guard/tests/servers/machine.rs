@@ -22,7 +22,7 @@ pub(crate) enum Disk {
 }
 
 impl Disk {
-    pub(super) fn directory(self) -> TempDir {
+    pub(crate) fn directory(self) -> TempDir {
         let memory = Path::new("/dev/shm");
         if self == Self::Memory && memory.is_dir() {
             return tempfile::tempdir_in(memory).unwrap();

@@ -5,6 +5,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod drivers;
+pub(crate) mod etcd;
 mod http;
 pub(crate) mod machine;
 pub(crate) mod mysql;

@@ -336,3 +336,30 @@ fn http_message(bytes: &[u8]) -> Option<usize> {
         .map_or(0, |length| length.trim().parse().unwrap());
     (bytes.len() >= end + length).then_some(end + length)
 }
+
+/// HTTP/2: a request ends with a frame that ends its stream. What comes in between waits for it.
+pub(crate) const HTTP2: Framing = Framing {
+    step: end_of_stream,
+    // A PING without its 8 bytes: the server gives up the connection.
+    failing: b"\x00\x00\x00\x06\x00\x00\x00\x00\x00",
+    answered: |answer| end_of_stream(answer).is_some(),
+};
+
+fn end_of_stream(bytes: &[u8]) -> Option<usize> {
+    const HEAD: usize = 9;
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const END_STREAM: u8 = 1;
+    let mut at = 0;
+    loop {
+        let head = bytes.get(at..at + HEAD)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        at += HEAD + length;
+        if at > bytes.len() {
+            return None;
+        }
+        if matches!(head[3], DATA | HEADERS) && head[4] & END_STREAM != 0 {
+            return Some(at);
+        }
+    }
+}

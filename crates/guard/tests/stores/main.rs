@@ -1,6 +1,10 @@
 //! The guards whose stores are servers, against real ones.
 #![allow(clippy::unwrap_used)]
 
+mod etcd_rules;
+mod etcd_store;
+mod files_rules;
+mod files_store;
 mod mysql_owners;
 mod mysql_rules;
 mod mysql_sql;
