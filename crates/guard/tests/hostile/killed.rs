@@ -8,8 +8,10 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ringfence_guard::files::{self, FilesError, FilesGuard};
 use ringfence_guard::sled::{Changes, SledError, SledStore};
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use ringfence_guard::{Fence, FencingToken, LeaseName};
@@ -112,6 +114,71 @@ impl Killed for Sled {
         }
         let mark = fence(self.mark().unwrap());
         self.0.guard(mark.name.clone()).admit(&mark, gone).unwrap();
+        found
+    }
+}
+
+struct Files(FilesGuard);
+
+impl Killed for Files {
+    const NAME: &'static str = "files";
+    const LIFE: [u64; 2] = [200, 400];
+
+    fn open(folder: &Path) -> Self {
+        Self(FilesGuard::new(folder, fence(1).name).unwrap())
+    }
+
+    fn write(&mut self, fence: &Fence, id: u64, chance: &mut Chance) -> Came {
+        // Somewhere in a write, or behind it.
+        let left = AtomicU64::new(chance.below(60));
+        let guard = self
+            .0
+            .clone()
+            .steps(move |_| match left.fetch_sub(1, Ordering::Relaxed) {
+                1 => Err(std::io::Error::other("no space left")),
+                _ => Ok(()),
+            });
+        let changes = files::Changes::new()
+            .put(format!("{id}.0"), "x")
+            .put(format!("{id}.1"), "x");
+        match guard.admit(fence, changes) {
+            Ok(_) => Came::Committed,
+            Err(FilesError::Refused(_)) => Came::Refused,
+            Err(FilesError::Unknown { .. }) => Came::Unknown,
+            Err(_) => Came::Failed,
+        }
+    }
+
+    fn mark(&mut self) -> Option<u64> {
+        self.0.mark().unwrap().map(FencingToken::get)
+    }
+
+    fn advance_to(&mut self, floor: u64) {
+        self.0.advance_to(fence(floor).token).unwrap();
+    }
+
+    fn take(&mut self, ids: std::ops::Range<u64>) -> HashMap<u64, usize> {
+        // What was committed and not finished is, by the first look of a guard.
+        let mark = fence(self.mark().unwrap());
+        let names = |id: u64| [0, 1].map(|half| format!("{id}.{half}"));
+        let directory = self.0.directory();
+        let there = |id: u64| {
+            let halves = names(id).into_iter();
+            let found = halves.filter(|name| directory.join(name).exists());
+            (id, found.count())
+        };
+        let found: HashMap<u64, usize> = ids.map(there).collect();
+        let gone: Vec<String> = found
+            .iter()
+            .filter(|(_, halves)| **halves > 0)
+            .flat_map(|(id, _)| names(*id))
+            .collect();
+        for part in gone.chunks(files::CHANGES_MAX) {
+            let delete = part
+                .iter()
+                .fold(files::Changes::new(), files::Changes::delete);
+            self.0.admit(&mark, delete).unwrap();
+        }
         found
     }
 }
@@ -311,6 +378,11 @@ fn hostile_sled_writes_commit_nothing_stale_and_nothing_torn() {
 }
 
 #[test]
+fn hostile_writes_of_files_commit_nothing_stale_and_nothing_torn() {
+    kill_children_of::<Files>();
+}
+
+#[test]
 fn hostile_sqlite_writes_commit_nothing_stale_and_nothing_torn() {
     kill_children_of::<Sqlite>();
 }
@@ -326,6 +398,7 @@ fn a_child_writes() {
     let (folder, seed, first, count) = (Path::new(words[1]), number(2), number(3), number(4));
     match words[0] {
         Sled::NAME => be_a_child::<Sled>(folder, seed, first, count),
+        Files::NAME => be_a_child::<Files>(folder, seed, first, count),
         _ => be_a_child::<Sqlite>(folder, seed, first, count),
     }
 }
