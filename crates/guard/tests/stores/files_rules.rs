@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 use std::{env, io, thread};
 
@@ -324,20 +324,31 @@ fn a_process_that_is_stopped_with_the_lock_makes_others_busy_and_no_more() {
 }
 
 #[test]
-fn a_lock_file_that_was_deleted_excludes_nobody_and_is_not_trusted() {
+fn the_lock_of_a_file_that_was_deleted_is_not_trusted() {
     let directory = scratch();
-    let lock = directory.path().join(".ringfence/lock");
+    let path = directory.path().join(".ringfence/lock");
     guard(&directory).admit(&fence("a#8"), before()).unwrap();
-    let held = File::open(&lock).unwrap();
-    held.lock().unwrap();
-    let waiting = guard(&directory);
+    let deleted = File::open(&path).unwrap();
+    deleted.lock().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let waiting = guard(&directory)
+        .lock_timeout(Duration::from_millis(400))
+        .steps(move |_| {
+            begun.send(()).ok();
+            Ok(())
+        });
     let waits = thread::spawn(move || waiting.admit(&fence("a#9"), after()).map(drop));
-    // It waits for the file that is gone now, and has to take the new one.
-    fs::remove_file(&lock).unwrap();
-    let busy = guard(&directory);
-    busy.advance(&fence("a#8")).ok();
-    drop(held);
-    waits.join().unwrap().unwrap();
+    begins.recv().unwrap();
+    // It opens the file in a moment, and waits for it. No more steps come until it has the lock.
+    begins.recv_timeout(Duration::from_millis(100)).unwrap_err();
+    fs::remove_file(&path).unwrap();
+    let other = File::create(&path).unwrap();
+    other.lock().unwrap();
+    drop(deleted);
+    let error = waits.join().unwrap().unwrap_err();
+    assert!(matches!(error, FilesError::Busy { .. }), "{error:?}");
+    drop(other);
+    guard(&directory).admit(&fence("a#9"), after()).unwrap();
     assert_eq!(held_of(&directory), new());
 }
 
@@ -367,10 +378,14 @@ fn readers_see_whole_files_while_they_are_replaced() {
                 assert!(is_whole(str::from_utf8(&guarded).unwrap()));
             }
         });
-        for round in 0..200 {
-            guard.admit(&fence("a#8"), put(round % 9 + 1)).unwrap();
-        }
+        let mut rounds = 0..200;
+        let done = rounds.try_for_each(|round| {
+            let admitted = guard.admit(&fence("a#8"), put(round % 9 + 1));
+            admitted.map(drop)
+        });
+        // The reader ends whatever came of it.
         over.store(true, Ordering::SeqCst);
+        done.unwrap();
     });
 }
 
