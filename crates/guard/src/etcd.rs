@@ -178,7 +178,7 @@ impl EtcdGuard {
         txn: Txn,
     ) -> Result<Written, EtcdError> {
         fence.check_lease(&self.name)?;
-        txn.check(&self.mark_key)?;
+        txn.check()?;
         self.run(client, fence, txn, None).await
     }
 

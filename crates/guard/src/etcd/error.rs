@@ -3,6 +3,7 @@
 use ringfence_core::LeaseName;
 use tonic::{Code, Status};
 
+use super::MARK_PREFIX;
 use crate::mark_text::Unreadable;
 use crate::{EndsBelief, Refused};
 
@@ -40,12 +41,11 @@ pub enum EtcdError {
         /// The lease that the mark names.
         found: LeaseName,
     },
-    /// An operation writes or deletes the mark; nothing was sent.
-    #[error("an operation would change the mark `{key}`; only a guard changes it")]
-    MarkIsNoData {
-        /// The key of the mark.
-        key: String,
-    },
+    /// An operation writes or deletes a mark, or may delete one; nothing was sent.
+    #[error(
+        "an operation would change marks, the keys that begin with `{MARK_PREFIX}`; only guards change them"
+    )]
+    MarkIsNoData,
     /// A transaction is larger than etcd carries out; nothing was sent.
     #[error("{offered} {what}, at most {max}: split the write")]
     TooMany {

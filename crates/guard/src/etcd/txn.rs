@@ -1,10 +1,10 @@
 //! What a guarded transaction compares and changes.
 
-use super::EtcdError;
 use super::messages::{
     Compare as CompareMessage, DeleteRangeRequest, Operand, PutRequest, RangeRequest, Relation,
     Request, RequestOp, Target, TxnRequest,
 };
+use super::{EtcdError, MARK_PREFIX};
 
 /// How many comparisons a guarded transaction may have, and how many operations in each branch. etcd
 /// allows 128 (`--max-txn-ops`), of which the guard's own transaction takes 2.
@@ -103,15 +103,23 @@ impl Operation {
         }))
     }
 
-    /// Whether it would change this key.
-    fn changes(&self, mark: &[u8]) -> bool {
+    /// Whether it would change a mark, of this lease or of another one.
+    fn changes_a_mark(&self) -> bool {
+        let marks = MARK_PREFIX.as_bytes();
+        let is_mark = |key: &[u8]| key.starts_with(marks);
         match &self.0 {
-            Request::Put(put) => put.key == mark,
-            Request::DeleteRange(range) => match range.range_end.as_slice() {
-                [] => range.key == mark,
-                [0] => range.key.as_slice() <= mark,
-                end => range.key.as_slice() <= mark && mark < end,
-            },
+            Request::Put(put) => is_mark(&put.key),
+            Request::DeleteRange(range) => {
+                let key = range.key.as_slice();
+                // Marks are one run of keys: a range meets it if it begins in it, or before it and does
+                // not end before it.
+                match range.range_end.as_slice() {
+                    [] => is_mark(key),
+                    _ if is_mark(key) => true,
+                    [0] => key < marks,
+                    end => key < marks && marks < end,
+                }
+            }
             Request::Range(_) | Request::Txn(_) => false,
         }
     }
@@ -164,8 +172,8 @@ impl Txn {
         self.then(Operation::delete(key))
     }
 
-    /// Whether all of it may be sent to a guard with this mark.
-    pub(super) fn check(&self, mark_key: &str) -> Result<(), EtcdError> {
+    /// Whether all of it may be sent.
+    pub(super) fn check(&self) -> Result<(), EtcdError> {
         for (what, offered) in [
             ("comparisons", self.compares.len()),
             ("operations of the first branch", self.then.len()),
@@ -180,9 +188,8 @@ impl Txn {
             }
         }
         let mut all = self.then.iter().chain(&self.otherwise);
-        if all.any(|operation| operation.changes(mark_key.as_bytes())) {
-            let key = mark_key.to_owned();
-            return Err(EtcdError::MarkIsNoData { key });
+        if all.any(Operation::changes_a_mark) {
+            return Err(EtcdError::MarkIsNoData);
         }
         Ok(())
     }

@@ -138,6 +138,11 @@ fn an_operation_on_the_mark_is_refused_before_it_is_sent() {
             Operation::delete_range("ringfence/", "ringfence0"),
             Operation::delete_range("a", [0]),
             Operation::delete_range([0], [0]),
+            // Marks of other leases.
+            Operation::put("ringfence/marks/b", "1"),
+            Operation::delete("ringfence/marks/b"),
+            Operation::delete_range(format!("{key}\0"), "z"),
+            Operation::delete_range("ringfence/", key.as_bytes()),
         ] {
             for txn in [
                 Txn::new().then(operation.clone()),
@@ -145,13 +150,14 @@ fn an_operation_on_the_mark_is_refused_before_it_is_sent() {
             ] {
                 let error = guard.admit(&mut etcd, &fence("a#8"), txn).await;
                 let error = error.unwrap_err();
-                assert!(matches!(error, EtcdError::MarkIsNoData { .. }), "{error:?}");
+                assert!(matches!(error, EtcdError::MarkIsNoData), "{error:?}");
             }
         }
-        // Beside it, and behind it.
+        // Beside them, before them and behind them.
         for operation in [
-            Operation::delete_range("ringfence/", key.as_bytes()),
-            Operation::delete_range(format!("{key}\0"), "z"),
+            Operation::put("ringfence/mark", "1"),
+            Operation::delete_range("ringfence/", "ringfence/marks/"),
+            Operation::delete_range("ringfence/marks0", "z"),
             Operation::get(&*key),
         ] {
             let txn = Txn::new().then(operation);
