@@ -55,7 +55,7 @@
 //! | what | why | instead |
 //! |---|---|---|
 //! | writes that pass by the guard | etcd carries them out | roles of etcd: write access to the guarded keys and to `ringfence/marks/` for services that use guards alone |
-//! | keys that go with a lease of etcd | etcd deletes them when that lease ends, whoever holds the mark | no such lease on guarded keys, unless that is meant |
+//! | keys that go with a lease of etcd | etcd deletes them when that lease ends, whatever the mark is | no such lease on guarded keys, unless that is meant |
 //! | `etcdutl snapshot restore`, `--force-new-cluster` | mark and data go back together, and a stale holder may be admitted again | [`EtcdGuard::advance_to`] with the lease's newest token before writes are served |
 //! | reads of a member with `serializable` | they may be older than the mark | linearizable reads, etcd's default and that of [`EtcdClient::get`] |
 //!

@@ -7,7 +7,7 @@ use crate::{Fence, SealAnswer, Sealable, Sealing};
 /// [`Sealable`](crate::Sealable).
 ///
 /// It counts as sealed: etcd answers when a majority of its members has the write on disk, so no failover
-/// takes it back. A cluster that runs with `--unsafe-no-fsync` cannot be told from one that does not.
+/// takes it back. A cluster that runs with `--unsafe-no-fsync` looks the same from outside.
 #[derive(Clone, Debug)]
 pub struct EtcdSeal {
     label: String,

@@ -4,9 +4,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::FilesError;
-use super::disk::failed;
 
-const ASK: &str = "ask for the file system of the guarded directory";
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn failed(errno: rustix::io::Errno) -> FilesError {
+    FilesError::Io {
+        what: "ask for the file system of the guarded directory",
+        source: errno.into(),
+    }
+}
 
 /// Refuses a directory that other machines change as well.
 pub(super) fn refuse_network(data: &OwnedFd, directory: &Path) -> Result<(), FilesError> {
@@ -37,7 +42,7 @@ const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn kind(data: &OwnedFd) -> Result<u32, FilesError> {
-    let stat = rustix::fs::fstatfs(data).map_err(failed(ASK))?;
+    let stat = rustix::fs::fstatfs(data).map_err(failed)?;
     // The number has 32 bits, in a word that is signed or wider on some machines.
     let low = i128::from(stat.f_type) & i128::from(u32::MAX);
     Ok(u32::try_from(low).unwrap_or(0))
@@ -62,7 +67,7 @@ pub(super) fn is_in_memory(data: &OwnedFd) -> Result<bool, FilesError> {
 
 #[cfg(target_vendor = "apple")]
 fn network(data: &OwnedFd) -> Result<Option<&'static str>, FilesError> {
-    let stat = rustix::fs::fstatfs(data).map_err(failed(ASK))?;
+    let stat = rustix::fs::fstatfs(data).map_err(failed)?;
     let name: Vec<u8> = stat
         .f_fstypename
         .iter()
