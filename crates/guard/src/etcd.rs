@@ -7,7 +7,8 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoint = Endpoint::from_static("http://127.0.0.1:2379");
-//! let endpoint = endpoint.timeout(std::time::Duration::from_secs(5));
+//! let limit = std::time::Duration::from_secs(5);
+//! let endpoint = endpoint.timeout(limit).connect_timeout(limit);
 //! let mut client = EtcdClient::new(endpoint.connect_lazy());
 //!
 //! let fence: Fence = "bank/balance#9".parse()?;
@@ -133,6 +134,8 @@ pub struct EtcdGuard {
 struct Seen {
     mark: Result<Option<FencingToken>, Unreadable>,
     mod_revision: i64,
+    /// Whether a lease of etcd is attached to it.
+    expires: bool,
 }
 
 impl EtcdGuard {
@@ -213,13 +216,15 @@ impl EtcdGuard {
         let mut retries = Retries::new(ATTEMPTS);
         let mut seen = self.look(client).await?;
         loop {
-            match seen.mark {
-                Ok(mark) if mark >= Some(floor) => return Ok(()),
-                Ok(_) | Err(Unreadable::Damaged(_)) => {}
+            let raised = match seen.mark {
+                // A mark that a lease of etcd is attached to would end with it.
+                Ok(mark) if mark >= Some(floor) && !seen.expires => return Ok(()),
+                Ok(mark) => mark.map_or(floor, |mark| mark.max(floor)),
+                Err(Unreadable::Damaged(_)) => floor,
                 Err(other) => return Err(EtcdError::unreadable(&self.name, other)),
-            }
+            };
             let compare = Compare::mod_revision(self.mark_key.as_str(), seen.mod_revision);
-            let answer = self.send(client, compare, floor, Txn::new()).await?;
+            let answer = self.send(client, compare, raised, Txn::new()).await?;
             if answer.succeeded {
                 return Ok(());
             }
@@ -312,6 +317,7 @@ impl EtcdGuard {
             return Seen {
                 mark: Ok(None),
                 mod_revision: 0,
+                expires: false,
             };
         };
         let mark = match mark_text::decode(&found.value, &self.name) {
@@ -322,6 +328,7 @@ impl EtcdGuard {
         Seen {
             mark,
             mod_revision: found.mod_revision,
+            expires: found.lease != 0,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The guard of files in a directory of one machine: mark and data change by one rename, under a lock file.
+//! The guard of files in a directory of one machine: mark and data change by one rename, under a lock.
 //!
 //! ```
 //! use ringfence_guard::Fence;
@@ -26,9 +26,9 @@
 //!
 //! # How a write is made
 //! One directory is guarded by one lease. The guard has a directory `.ringfence` in it, with the file of the
-//! mark and the lock file. A write
+//! mark. A write
 //!
-//! 1. takes the lock (`flock`), finishes what an earlier process left, and judges the fence;
+//! 1. takes the lock (`flock` of the directory itself), finishes what an earlier process left, and judges the fence;
 //! 2. writes each new file into `.ringfence`, and a new file of the mark that lists them, and syncs all;
 //! 3. renames the file of the mark over the old one: **here mark and data are committed**; then it syncs
 //!    the directory;
@@ -52,8 +52,8 @@
 //! | a disk that loses what it has synced | nothing above the disk can tell | |
 //! | a file system without a journal (FAT) | a power failure during a rename can lose both names | ext4, XFS, Btrfs, APFS |
 //! | writes that pass by the guard | the system carries them out | a user of its own for services with guards, and no write access for others |
-//! | a copy of the directory under way | it may have files of two writes | `flock DIRECTORY/.ringfence/lock cp -a DIRECTORY COPY` |
-//! | `.ringfence` deleted or put back | the mark is gone, or an older one | [`FilesGuard::advance_to`] with the lease's newest token before writes are served |
+//! | a copy of the directory under way | it may have files of two writes | `flock DIRECTORY cp -a DIRECTORY COPY` |
+//! | `.ringfence` deleted | the mark is gone | [`FilesGuard::advance_to`] with the lease's newest token before writes are served |
 //! | a process that is stopped while it has the lock | the lock stays with it; the others end with [`FilesError::Busy`] | continue or kill it |
 //!
 //! A directory that is put back from a copy is a restore: mark and data go back together, and
@@ -299,6 +299,11 @@ impl FilesGuard {
             revision: last.map_or(0, |last| last.revision).saturating_add(1),
             operations: Vec::new(),
         };
+        // Where the last process ended behind its renames they are not on the disk yet, nor is `.ringfence`
+        // if it was just made.
+        if last.is_none_or(|last| !last.operations.is_empty()) {
+            disk.sync(&disk.data, "sync the guarded directory")?;
+        }
         if let Err(error) = self.stage(disk, &mut record, changes) {
             // What stays of it is in no list, and the next write removes it.
             for staged in disk.staged().unwrap_or_default() {
@@ -318,7 +323,7 @@ impl FilesGuard {
     fn stage(&self, disk: &Disk, record: &mut Record, changes: Changes) -> Result<(), FilesError> {
         for (at, (name, content)) in changes.files.into_iter().enumerate() {
             let there = disk.look(&name)?;
-            let mode = there.map(|there| Mode::from_raw_mode(there.st_mode));
+            let mode = there.map(|there| Mode::from_raw_mode(there.st_mode & 0o777));
             let staged = record.staged(at);
             disk.write(&staged, content.as_deref().unwrap_or(&[]), mode)?;
             record.operations.push(match content {
@@ -355,7 +360,7 @@ fn finish(disk: &Disk, last: Option<&Record>, staged: Vec<String>) -> Result<(),
     left.iter().try_for_each(|left| disk.unstage(left))
 }
 
-/// A directory in memory counts as unsealed.
+/// A directory in memory, or in an overlay, counts as unsealed.
 impl Sealable for FilesGuard {
     fn label(&self) -> &str {
         &self.label
@@ -374,13 +379,14 @@ impl Sealable for FilesGuard {
 
 impl FilesGuard {
     fn advance_and_look(&self, fence: &Fence) -> SealAnswer {
-        let in_memory = self.advance(fence).and_then(|_| {
+        let is_lost = self.advance(fence).and_then(|_| {
             let disk = Disk::open(&self.directory, None)?;
-            place::is_in_memory(&disk.data)
+            place::is_lost_with_power(&disk.data)
         });
-        match in_memory {
+        match is_lost {
             Ok(true) => SealAnswer::NotDurable {
-                why: "the directory is in memory; use one on a disk".into(),
+                why: "the directory is in memory, or in an overlay that may be; use one on a disk"
+                    .into(),
             },
             other => other.into(),
         }

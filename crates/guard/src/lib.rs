@@ -59,7 +59,7 @@
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
 //! | S3 and its like, with conditional writes (tested: versitygw) | `s3` | in the object itself, in front of its body | mark and body change in one conditional write; one mark for each object | nothing acknowledged, in one bucket; a failover to a replica of the bucket loses the newest writes |
 //! | etcd 3.4 and later (tested: 3.6) | `etcd` | a key of its own, `ringfence/marks/NAME` | mark and data change in one transaction, which carries the caller's own | nothing acknowledged, with fsync on, which is etcd's default |
-//! | files in a directory of one machine | `files` | a file of the same directory | mark and data change by one rename, under a lock file; never on NFS or SMB, which are refused | nothing acknowledged, while the disk keeps what it has synced |
+//! | files in a directory of one machine | `files` | a file of the same directory | mark and data change by one rename, under a lock; never on NFS or SMB, which are refused | nothing acknowledged, while the disk keeps what it has synced |
 //!
 //! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
 //! token (`advance_to`) before writes are served. The modules say how to avoid it.
@@ -86,7 +86,7 @@
 //! | SQLite | `sqlite::SqliteSeal` | with `synchronous` below `EXTRA`, or below `FULL` in WAL mode; with the journal in memory or off |
 //! | PostgreSQL | `postgres::PostgresSeal` | with `fsync` or `synchronous_commit` off; with replicas of which none is a synchronous physical standby, or where the role cannot see that (`pg_monitor`); with `remote_write`; if the wait for a standby was cancelled |
 //! | etcd | `etcd::EtcdSeal` | never; `--unsafe-no-fsync` cannot be seen from outside |
-//! | files | `files::FilesGuard` | in a file system in memory |
+//! | files | `files::FilesGuard` | in a file system in memory, and in an overlay |
 //! | others, and pools of connections | [`sealable_fn`] | as the program says; `RedisGuard::hazards` lists what it is for Redis |
 //!
 //! [`conformance`] is the test that all of the first table pass against their real store, published

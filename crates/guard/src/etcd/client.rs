@@ -18,8 +18,9 @@ const TOKEN: &str = "token";
 /// A way to etcd over a channel of `tonic`, which a program shares with its own etcd client. Cloning is
 /// cheap.
 ///
-/// A call without a timeout waits for as long as the connection lasts: set
-/// [`Endpoint::timeout`](tonic::transport::Endpoint::timeout), some seconds. TLS and the choice among
+/// A call without a timeout waits for as long as the connection lasts, and for one that is being made: set
+/// [`Endpoint::timeout`](tonic::transport::Endpoint::timeout) and
+/// [`Endpoint::connect_timeout`](tonic::transport::Endpoint::connect_timeout), some seconds each. TLS and the choice among
 /// members are the channel's as well.
 #[derive(Clone, Debug)]
 pub struct EtcdClient {

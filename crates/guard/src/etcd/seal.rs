@@ -16,7 +16,7 @@ pub struct EtcdSeal {
 }
 
 impl EtcdSeal {
-    /// The seal of a guard, over this client. The timeout of its channel bounds the wait.
+    /// The seal of a guard, over this client. The two timeouts of its channel bound the wait, see [`EtcdClient`].
     #[must_use]
     pub fn new(guard: EtcdGuard, client: EtcdClient) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,6 @@ use super::changes::check_size;
 
 /// The directory of the guard, inside the guarded one.
 const CONTROL: &str = ".ringfence";
-const LOCK: &str = "lock";
 pub(super) const MARK: &str = "mark";
 pub(super) const NEXT_MARK: &str = "mark.new";
 /// What the names of staged files begin with.
@@ -46,6 +45,7 @@ pub(super) enum Share {
 
 /// An open guarded directory.
 pub(super) struct Disk {
+    path: PathBuf,
     pub(super) data: OwnedFd,
     pub(super) control: OwnedFd,
     steps: Option<Steps>,
@@ -54,7 +54,13 @@ pub(super) struct Disk {
 /// The same with the lock, which ends with this value and with the process.
 pub(super) struct Locked {
     pub(super) disk: Disk,
-    _lock: OwnedFd,
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing is not enough where a child was forked meanwhile: the lock would be its own, too.
+        flock(&self.disk.data, FlockOperation::Unlock).ok();
+    }
 }
 
 pub(super) fn failed(what: &'static str) -> impl FnOnce(Errno) -> FilesError {
@@ -90,11 +96,33 @@ impl Disk {
             }
             Err(errno) => return Err(failed("open the directory .ringfence")(errno)),
         };
+        let on_one = |a: &Stat, b: &Stat| a.st_dev == b.st_dev;
+        let (of_data, of_control) = (stat_of(&data)?, stat_of(&control)?);
+        if !on_one(&of_data, &of_control) {
+            let why = ".ringfence is another file system; a rename from there is not one step";
+            return Err(io_failed(OPEN)(io::Error::other(why)));
+        }
         Ok(Self {
+            path: directory.to_owned(),
             data,
             control,
             steps,
         })
+    }
+
+    /// Whether the path still leads to this directory, and its `.ringfence` to the guard's: a lock of one
+    /// that was moved away excludes no other process.
+    fn is_in_place(&self) -> Result<bool, FilesError> {
+        let is = |named: Result<Stat, Errno>, own: &OwnedFd| match named {
+            Ok(named) => {
+                let own = stat_of(own)?;
+                Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(failed("look at the guarded directory")(errno)),
+        };
+        let control = statat(&self.data, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
+        Ok(is(rustix::fs::stat(&self.path), &self.data)? && is(control, &self.control)?)
     }
 
     fn step(&self, what: &'static str) -> Result<(), FilesError> {
@@ -105,8 +133,10 @@ impl Disk {
     }
 
     /// Waits for the lock, for `patience` at most. `None`: it was not free.
+    ///
+    /// It is that of the guarded directory itself, which nobody can delete without the data.
     pub(super) fn lock(
-        self,
+        mut self,
         share: Share,
         patience: Duration,
     ) -> Result<Option<Locked>, FilesError> {
@@ -117,40 +147,26 @@ impl Disk {
             Share::None => FlockOperation::NonBlockingLockExclusive,
         };
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file: Option<OwnedFd> = None;
         loop {
-            let lock = match file.take() {
-                Some(lock) => lock,
-                None => openat(&self.control, LOCK, flags, Mode::from_raw_mode(0o666))
-                    .map_err(failed(LOCKS))?,
-            };
-            match flock(&lock, operation) {
+            match flock(&self.data, operation) {
                 Ok(()) => {
-                    // A lock of a file that was deleted in between excludes no other process.
-                    let ours = fstat(&lock).map_err(failed(LOCKS))?;
-                    let theirs = statat(&self.control, LOCK, AtFlags::SYMLINK_NOFOLLOW);
-                    let same = |theirs: &Stat| {
-                        theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev
-                    };
-                    if theirs.as_ref().is_ok_and(same) {
-                        return Ok(Some(Locked {
-                            disk: self,
-                            _lock: lock,
-                        }));
+                    let locked = Locked { disk: self };
+                    if locked.disk.is_in_place()? {
+                        return Ok(Some(locked));
                     }
+                    let (path, steps) = (locked.disk.path.clone(), locked.disk.steps.clone());
+                    drop(locked);
+                    self = Self::open(&path, steps)?;
                 }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                    if waited >= patience {
-                        return Ok(None);
-                    }
-                    wait(pause);
-                    waited += pause;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                    file = Some(lock);
-                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => {}
                 Err(errno) => return Err(failed(LOCKS)(errno)),
             }
+            if waited >= patience {
+                return Ok(None);
+            }
+            wait(pause);
+            waited += pause;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -192,10 +208,13 @@ impl Disk {
         const CREATE: &str = "create a new file";
         const WRITE: &str = "write a new file";
         const SYNC: &str = "sync a new file";
-        self.step(CREATE)?;
+        // What a killed process left may have another name besides, or be no file.
+        self.remove(&self.control, name, CREATE)?;
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let created = openat(&self.control, name, flags, Mode::from_raw_mode(0o666));
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // No other process opens a private file before it has its permissions.
+        let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
+        let created = openat(&self.control, name, flags, first);
         let mut file = File::from(created.map_err(failed(CREATE))?);
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, mode).map_err(failed(CREATE))?;
@@ -264,6 +283,10 @@ impl Disk {
         }
         Ok(names)
     }
+}
+
+fn stat_of(file: &OwnedFd) -> Result<Stat, FilesError> {
+    fstat(file).map_err(failed("look at the guarded directory"))
 }
 
 fn read(

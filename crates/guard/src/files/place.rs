@@ -38,7 +38,7 @@ const NETWORK: &[(u32, &str)] = &[
 ];
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
+const LOST: &[u32] = &[0x0102_1994, 0x8584_58f6, 0x794c_7630];
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn kind(data: &OwnedFd) -> Result<u32, FilesError> {
@@ -59,10 +59,11 @@ fn named(kind: u32) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-/// Whether what is written there ends with the machine's power.
+/// Whether what is written there ends, or may end, with the machine's power: in tmpfs and ramfs, and in
+/// overlays, whose upper directory cannot be seen from here.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn is_in_memory(data: &OwnedFd) -> Result<bool, FilesError> {
-    Ok(MEMORY.contains(&kind(data)?))
+pub(super) fn is_lost_with_power(data: &OwnedFd) -> Result<bool, FilesError> {
+    Ok(LOST.contains(&kind(data)?))
 }
 
 #[cfg(target_vendor = "apple")]
@@ -84,7 +85,7 @@ fn network(_: &OwnedFd) -> Result<Option<&'static str>, FilesError> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn is_in_memory(_: &OwnedFd) -> Result<bool, FilesError> {
+pub(super) fn is_lost_with_power(_: &OwnedFd) -> Result<bool, FilesError> {
     Ok(false)
 }
 
