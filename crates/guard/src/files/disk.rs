@@ -134,7 +134,7 @@ impl Disk {
 
     /// Waits for the lock, for `patience` at most. `None`: it was not free.
     ///
-    /// It is that of the guarded directory itself, which nobody can delete without the data.
+    /// It is that of the guarded directory itself, which cannot be deleted without the data.
     pub(super) fn lock(
         mut self,
         share: Share,

@@ -3,6 +3,7 @@
 
 mod etcd_rules;
 mod etcd_store;
+mod files_mishaps;
 mod files_rules;
 mod files_store;
 mod mysql_owners;
