@@ -79,7 +79,12 @@ impl Disk {
     /// Opens the directory, and makes that of the guard in it.
     pub(super) fn open(directory: &Path, steps: Option<Steps>) -> Result<Self, FilesError> {
         const OPEN: &str = "open the guarded directory";
-        let data = open(directory, directory_flags(), Mode::empty()).map_err(failed(OPEN))?;
+        let data = open(directory, directory_flags(), Mode::empty()).map_err(|errno| {
+            // The one failure for which a program that guards several directories has to know which.
+            let error = io::Error::from(errno);
+            let named = format!("{}: {error}", directory.display());
+            io_failed(OPEN)(io::Error::new(error.kind(), named))
+        })?;
         super::place::refuse_network(&data, directory)?;
         let flags = directory_flags() | OFlags::NOFOLLOW;
         let control = match openat(&data, CONTROL, flags, Mode::empty()) {

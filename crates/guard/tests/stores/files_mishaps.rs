@@ -138,3 +138,13 @@ fn no_one_runs_a_file_as_its_writer() {
     let mode = fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let directory = scratch();
+    let missing = directory.path().join("missing");
+    let error = FilesGuard::new(&missing, fence("a#1").name).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains(&*missing.to_string_lossy()), "{cause}");
+    assert!(!missing.exists());
+}
