@@ -53,6 +53,8 @@
 //! | a file system without a journal (FAT) | a power failure during a rename can lose both names | ext4, XFS, Btrfs, APFS |
 //! | writes that pass by the guard | the system carries them out | a user of its own for services with guards, and no write access for others |
 //! | a copy of the directory under way | it may have files of two writes | `flock DIRECTORY cp -a DIRECTORY COPY` |
+//! | the directory, a link to it or `.ringfence` moved while a write is under way | the write goes where its directory is now, and is acknowledged | `flock DIRECTORY` around the move |
+//! | a guarded file that is a mount point or immutable, and `.ringfence` as a mount | the write is committed and cannot be put in its place: all calls fail until that is undone | plain files |
 //! | `.ringfence` deleted | the mark is gone | [`FilesGuard::advance_to`] with the lease's newest token before writes are served |
 //! | a process that is stopped while it has the lock | the lock stays with it; the others end with [`FilesError::Busy`] | continue or kill it |
 //!
